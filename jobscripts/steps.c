@@ -24,12 +24,13 @@
 #include "fp/stall.h"
 #include "fp/units.h"
 #include "fp/command.h"
-#include "jobscripts/script/check.h"
 #include "jobscripts/script/drainwords.h"
 #include "jobscripts/script/paths.h"
 #include "jobscripts/enter.h"
+#include "jobscripts/found.h"
 #include "jobscripts/launch/shared.h"
 #include "jobscripts/start.h"
+#include "jobscripts/steptime.h"
 
 #define PATHS_MAX   256u /* that one call of fpctl takes */
 #define WORDS_MAX   (PATHS_MAX + 32u)
@@ -38,8 +39,8 @@
 #define STOP_MS     60000u
 #define TIMED_OUT   3 /* exit codes of fpctl */
 #define STALLED     6
+#define TIMEOUT_LEAST 100u /* that fpctl takes */
 #define STALL_LATER 10u /* what was seen to stand still is waited for again a part of --stall */
-#define STOP_NEEDS  15000u /* of the job's time, for ending everything */
 #define STEP_LEAST  2000u
 #define ANSWER_MS   30000u /* of a file system, for one directory */
 #define SETTLE_MS   65000u /* a little more than fp-manager --ckpt-late is by default */
@@ -112,7 +113,7 @@ static void add_stall(struct call *c, uint64_t ms)
 
 static void add_timeout(struct call *c, uint64_t ms)
 {
-    snprintf(c->timeout, sizeof c->timeout, "--timeout=%llums", (unsigned long long)ms);
+    snprintf(c->timeout, sizeof c->timeout, "--timeout=%llums", (unsigned long long)(ms > TIMEOUT_LEAST ? ms : TIMEOUT_LEAST));
     add(c, c->timeout);
 }
 
@@ -217,13 +218,8 @@ static int expand(const char *directive, const char *text, char path[PATH_MAX])
     return rc ? -EINVAL : 0;
 }
 
-static int glob_error(int rc)
-{
-    return rc == 0 ? 0 : rc == GLOB_NOMATCH ? -ENOENT : rc == GLOB_NOSPACE ? -ENOMEM : -EIO;
-}
-
 /* Exit code of fpctl for the first that did not get there. */
-static int stage_in_paths(const struct job_run_of *r, const struct job_stage *s, const char *pattern, const glob_t *g, struct call *c)
+static int stage_in_paths(const struct job_run_of *r, const struct job_stage *s, const char *pattern, const struct job_found *g, struct call *c)
 {
     uint64_t until = fp_now_ms() + s->timeout_ms;
     char dir[PATH_MAX + 16], to[PATH_MAX + 8];
@@ -236,11 +232,11 @@ static int stage_in_paths(const struct job_run_of *r, const struct job_stage *s,
         FP_ERROR("#FP stage-in: the store, on %s, has not answered for %u s", r->record.mount, ANSWER_MS / 1000);
         return -ETIMEDOUT;
     }
-    for (size_t i = 0; rc == 0 && i < g->gl_pathc;) {
+    for (size_t i = 0; rc == 0 && i < g->n;) {
         uint64_t now = fp_now_ms(), ms = until > now + STEP_LEAST ? until - now : STEP_LEAST;
 
         begin(c, r, (const char *const[]){"stage-in", NULL});
-        i += add_some(c, g->gl_pathv + i, g->gl_pathc - i, 0);
+        i += add_some(c, g->paths + i, g->n - i, 0);
         add(c, to);
         add(c, dir);
         add_timeout(c, ms);
@@ -252,13 +248,12 @@ static int stage_in_paths(const struct job_run_of *r, const struct job_stage *s,
 static int stage_in_one(const struct job_run_of *r, const struct job_stage *s, const char *pattern, struct call *c)
 {
     char path[PATH_MAX], text[FP_UNITS_BUF];
-    glob_t g;
+    struct job_found g = {0};
     int rc = expand("stage-in", pattern, path);
 
     if (rc)
         return rc;
-    rc = path[0] == '/' ? job_answers(path, ANSWER_MS) : -EINVAL;
-    rc = rc ? rc : glob_error(glob(path, 0, NULL, &g));
+    rc = path[0] == '/' ? job_found_add(&g, path, 0, ANSWER_MS) : -EINVAL;
     if (rc == -ENOENT && s->optional)
         return 0;
     if (rc) {
@@ -266,7 +261,7 @@ static int stage_in_one(const struct job_run_of *r, const struct job_stage *s, c
         return rc;
     }
     rc = stage_in_paths(r, s, path, &g, c);
-    globfree(&g);
+    job_found_fini(&g);
     if (rc == TIMED_OUT)
         FP_ERROR("#FP stage-in %s: not all of it is in the store after %s (timeout=)", pattern, fp_format_duration(text, s->timeout_ms));
     else if (rc)
@@ -297,6 +292,7 @@ int job_steps_before(const struct job_run_of *r)
 struct after {
     struct call call;
     uint64_t until_ms;
+    uint64_t over_ms; /* then the step that has begun last is killed */
     bool stood; /* something of it has stood still for --stall */
 };
 
@@ -306,6 +302,14 @@ static uint64_t stall_ms(const struct job_run_of *r, const struct after *a)
     return a->stood ? r->stall_ms / STALL_LATER : r->stall_ms;
 }
 
+/* Until the step that has begun last is killed: at least for fpctl to say what is not done. */
+static uint64_t rest_ms(const struct after *a)
+{
+    uint64_t now = fp_now_ms();
+
+    return a->over_ms > now ? a->over_ms - now : 1;
+}
+
 /* fpctl, which is waited for while something moves, and for ms at most. Its exit code, or negative. */
 static int run_moving(const struct job_run_of *r, struct after *a, uint64_t ms)
 {
@@ -313,26 +317,26 @@ static int run_moving(const struct job_run_of *r, struct after *a, uint64_t ms)
 
     add_timeout(&a->call, ms);
     add_stall(&a->call, stall_ms(r, a));
-    rc = run(&a->call, ms + POLICY_MS);
+    rc = run(&a->call, rest_ms(a));
     a->stood |= rc == STALLED;
     return rc;
 }
 
-/* What there is for a step; at least some seconds, so that what is done already is seen to be so. *why: what will have ended it. */
-static uint64_t step_ms(const struct job_run_of *r, const struct after *a, const char **why)
+/* What there is for a step (steptime.h). *why: what will have ended it. */
+static uint64_t step_ms(const struct job_run_of *r, struct after *a, const char **why)
 {
-    uint64_t left, now, ours;
+    struct job_steptime t;
+    uint64_t left, now;
 
     (void)job_alloc_left_ms(&r->alloc, &left); /* not known: until_ms counts */
     now = fp_now_ms();
-    ours = a->until_ms > now ? a->until_ms - now : 0;
-    left = left > STOP_NEEDS ? left - STOP_NEEDS : 0;
-    *why = left < ours ? "the job's time is over" : "the time for it is over (--timeout of fp-job)";
-    left = left < ours ? left : ours;
-    return left > STEP_LEAST ? left : STEP_LEAST;
+    t = job_steptime(left, a->until_ms > now ? a->until_ms - now : 0);
+    *why = t.by_job ? "the job's time is over" : "the time for it is over (--timeout of fp-job)";
+    a->over_ms = now + t.work_ms + t.slack_ms;
+    return t.work_ms;
 }
 
-static uint64_t answer_ms(const struct job_run_of *r, const struct after *a)
+static uint64_t answer_ms(const struct job_run_of *r, struct after *a)
 {
     const char *why;
     uint64_t ms = step_ms(r, a, &why);
@@ -341,8 +345,10 @@ static uint64_t answer_ms(const struct job_run_of *r, const struct after *a)
 }
 
 /* What fpctl prints with --json; NULL: it does not say. */
-static json_t *ask(const struct job_run_of *r, struct call *c, const char *const *words)
+static json_t *ask(const struct job_run_of *r, struct after *a, const char *const *words)
 {
+    uint64_t rest = rest_ms(a);
+    struct call *c = &a->call;
     char *text = malloc(SETS_BYTES);
     json_t *all;
     int rc;
@@ -351,7 +357,7 @@ static json_t *ask(const struct job_run_of *r, struct call *c, const char *const
         return NULL;
     begin(c, r, words);
     c->words[c->n] = NULL;
-    rc = fp_command(c->words, POLICY_MS, text, SETS_BYTES);
+    rc = fp_command(c->words, rest < POLICY_MS ? rest : POLICY_MS, text, SETS_BYTES);
     forget(c);
     all = rc == 0 ? json_loads(text, 0, NULL) : NULL;
     free(text);
@@ -378,13 +384,13 @@ static const char *word(const json_t *of, const char *name)
 }
 
 /* 0, or negative: it is not known. */
-static int look_at_sets(const struct job_run_of *r, struct call *c, struct sets *s)
+static int look_at_sets(const struct job_run_of *r, struct after *a, struct sets *s)
 {
     json_t *one;
     size_t i;
 
     json_decref(s->all);
-    *s = (struct sets){.all = ask(r, c, (const char *const[]){"checkpoints", "--json", NULL})};
+    *s = (struct sets){.all = ask(r, a, (const char *const[]){"checkpoints", "--json", NULL})};
     json_array_foreach(json_object_get(s->all, "checkpoints"), i, one)
     {
         if (!s->open && strcmp(word(one, "state"), "open") == 0)
@@ -423,7 +429,7 @@ static int settle_sets(const struct job_run_of *r, struct after *a, bool *last)
 
     if (left >= SETTLE_MS)
         why = "it has been waited for for a minute";
-    while (look_at_sets(r, &a->call, &s) == 0 && s.open && fp_now_ms() < until && !job_given_up())
+    while (look_at_sets(r, a, &s) == 0 && s.open && fp_now_ms() < until && !job_given_up())
         nanosleep(&pause, NULL);
     *last = s.complete;
     if (s.complete)
@@ -486,14 +492,6 @@ static int drain_now(const struct job_run_of *r, bool last, uint32_t layout, str
     return not_drained("", run_moving(r, a, ms), why);
 }
 
-/* A directory that can't be read may have what is looked for. */
-static int unreadable(const char *path, int error)
-{
-    if (error != ENOENT)
-        FP_ERROR("%s: %s", path, fp_strerror(-error));
-    return error != ENOENT;
-}
-
 static int look_at_mount(const void *path)
 {
     struct statfs fs;
@@ -507,26 +505,25 @@ static int is_seen(const struct job_run_of *r, uint64_t limit_ms)
     return fp_limited(look_at_mount, r->record.mount, limit_ms);
 }
 
-/* Those that a pattern of a path means, behind those that g has. -ENOENT: there are none, and it is the store that says so, before and afterwards. */
-static int find_names(const struct job_run_of *r, const char *path, int flags, uint64_t limit_ms, glob_t *g)
+/* Adds those that a pattern of a path means. -ENOENT: there are none, and it is the store that says so, before and afterwards. */
+static int find_names(const struct job_run_of *r, const char *path, int flags, uint64_t limit_ms, struct job_found *g)
 {
     int rc = is_seen(r, limit_ms), after;
 
-    rc = rc ? rc : glob_error(glob(path, flags | (g->gl_pathc ? GLOB_APPEND : 0), unreadable, g));
+    rc = rc ? rc : job_found_add(g, path, flags, limit_ms);
     after = rc == 0 || rc == -ENOENT ? is_seen(r, limit_ms) : 0;
     return after ? after : rc;
 }
 
 /* Files of the store that a pattern of results= names: those that the policy would drain when they have been quiet for some time. */
-static int find_results(const struct job_run_of *r, const char *pattern, size_t len, struct after *a, glob_t *g)
+static int find_results(const struct job_run_of *r, const char *pattern, size_t len, struct after *a, struct job_found *g)
 {
     char path[3 * PATH_MAX];
     int rc;
 
     escape(path, r->record.mount);
     snprintf(path + strlen(path), sizeof path - strlen(path), "/%.*s", (int)len, pattern);
-    rc = job_answers(path, answer_ms(r, a));
-    rc = rc ? rc : find_names(r, path, GLOB_MARK | GLOB_PERIOD, answer_ms(r, a), g);
+    rc = find_names(r, path, GLOB_MARK | GLOB_PERIOD, answer_ms(r, a), g);
     if (rc && rc != -ENOENT)
         FP_ERROR("what is of the name %.*s (results= of #FP auxapp drain) can't be seen in the store, on %s: %s", (int)len, pattern, r->record.mount, fp_strerror(rc));
     return rc == -ENOENT ? 0 : rc;
@@ -536,27 +533,27 @@ static int drain_results(const struct job_run_of *r, const struct fp_drain_polic
 {
     size_t skip = strlen(r->record.mount), len, n = 0;
     const char *list = p->results, *item, *why = "";
-    glob_t g = {0};
+    struct job_found g = {0};
     int rc = 0;
 
     while (fp_drain_next(&list, &item, &len))
         rc = find_results(r, item, len, a, &g) ? -EIO : rc;
-    for (size_t i = 0; i < g.gl_pathc;) {
+    for (size_t i = 0; i < g.n;) {
         struct call *c = &a->call;
         uint64_t ms = step_ms(r, a, &why);
 
         begin(c, r, (const char *const[]){"drain", "--wait", NULL});
         add_layout(c, p->layout);
-        for (n = 0; i < g.gl_pathc && n < PATHS_MAX; i++)
-            if (g.gl_pathv[i][strlen(g.gl_pathv[i]) - 1] != '/') { /* a pattern means files */
-                add(c, g.gl_pathv[i] + skip);
+        for (n = 0; i < g.n && n < PATHS_MAX; i++)
+            if (g.paths[i][strlen(g.paths[i]) - 1] != '/') { /* a pattern means files */
+                add(c, g.paths[i] + skip);
                 n++;
             }
         if (n)
             rc = not_drained("of what results= names ", run_moving(r, a, ms), why) ? -EIO : rc;
         forget(c);
     }
-    globfree(&g);
+    job_found_fini(&g);
     return rc;
 }
 
@@ -568,9 +565,9 @@ struct chosen {
 };
 
 /* How many jobs of draining are not over. Negative: it is not known. */
-static int under_way(const struct job_run_of *r, struct call *c, struct chosen *of)
+static int under_way(const struct job_run_of *r, struct after *a, struct chosen *of)
 {
-    json_t *all = ask(r, c, (const char *const[]){"drain", "show", "--json", NULL}), *one, *n = json_object_get(all, "under_way");
+    json_t *all = ask(r, a, (const char *const[]){"drain", "show", "--json", NULL}), *one, *n = json_object_get(all, "under_way");
     int rc = json_is_integer(n) ? (int)json_integer_value(n) : -EIO;
     size_t i;
 
@@ -614,7 +611,7 @@ static int wait_for_chosen(const struct job_run_of *r, struct after *a)
     struct chosen of;
     int n;
 
-    while ((n = under_way(r, &a->call, &of)) > 0 && fp_now_ms() < until && !job_given_up()) {
+    while ((n = under_way(r, a, &of)) > 0 && fp_now_ms() < until && !job_given_up()) {
         if (fp_stall_over(&stall, fp_now_ms(), of.done, of.stands, stall_ms(r, a))) {
             FP_ERROR("%s", of.why);
             why = GIVEN_UP;
@@ -676,7 +673,7 @@ static const char *in_store(const struct job_run_of *r, const char *name)
 }
 
 /* Files of the store that a pattern names, behind those that g has, if it answers within limit_ms. 0, or negative and logged: none is an error, since somebody waits for it. */
-static int add_names(const struct job_run_of *r, const char *pattern, uint64_t limit_ms, glob_t *g)
+static int add_names(const struct job_run_of *r, const char *pattern, uint64_t limit_ms, struct job_found *g)
 {
     char name[PATH_MAX], path[3 * PATH_MAX];
     int rc = expand("stage-out", pattern, name);
@@ -685,25 +682,24 @@ static int add_names(const struct job_run_of *r, const char *pattern, uint64_t l
         return rc;
     escape(path, r->record.mount);
     snprintf(path + strlen(path), sizeof path - strlen(path), "/%s", in_store(r, name));
-    rc = job_answers(path, limit_ms);
+    rc = find_names(r, path, 0, limit_ms, g);
     if (rc == -ETIMEDOUT) {
         FP_ERROR("#FP stage-out %s: the store, on %s, has not answered for %llu s, and nobody knows what is of that name", pattern, r->record.mount, (unsigned long long)(limit_ms / 1000));
         return rc;
     }
-    rc = find_names(r, path, 0, limit_ms, g);
     if (rc)
         FP_ERROR("#FP stage-out %s: %s", pattern, rc == -ENOENT ? "there is nothing of that name in the store" : fp_strerror(rc));
     return rc;
 }
 
 /* All of them are tried while there is time: what can be brought out is. Exit code of fpctl for the last that was not, with why it was late. */
-static int stage_out_paths(const struct job_run_of *r, const struct job_stage *s, const char *to, const glob_t *g, struct after *a, const char **why)
+static int stage_out_paths(const struct job_run_of *r, const struct job_stage *s, const char *to, const struct job_found *g, struct after *a, const char **why)
 {
     uint64_t until = fp_now_ms() + s->timeout_ms;
     struct call *c = &a->call;
     int rc = 0;
 
-    for (size_t i = 0; rc != TIMED_OUT && rc != STALLED && i < g->gl_pathc;) {
+    for (size_t i = 0; rc != TIMED_OUT && rc != STALLED && i < g->n;) {
         uint64_t ms = step_ms(r, a, why), now = fp_now_ms();
         int one;
 
@@ -712,7 +708,7 @@ static int stage_out_paths(const struct job_run_of *r, const struct job_stage *s
             *why = "its time is over (timeout=)";
         }
         begin(c, r, (const char *const[]){"stage-out", NULL});
-        i += add_some(c, g->gl_pathv + i, g->gl_pathc - i, strlen(r->record.mount)); /* as the store calls them */
+        i += add_some(c, g->paths + i, g->n - i, strlen(r->record.mount)); /* as the store calls them */
         if (to[0])
             add(c, to);
         one = run_moving(r, a, ms);
@@ -725,7 +721,7 @@ static int stage_out_one(const struct job_run_of *r, const struct job_stage *s, 
 {
     char name[PATH_MAX], to[PATH_MAX + 8] = "", buf[JOB_LINE_NAME_BYTES];
     const char *why = "";
-    glob_t g = {0};
+    struct job_found g = {0};
     int missing = 0, rc = 0;
 
     for (size_t i = 0; missing != -ETIMEDOUT && i < s->paths.count; i++) {
@@ -733,11 +729,11 @@ static int stage_out_one(const struct job_run_of *r, const struct job_stage *s, 
 
         missing = one ? one : missing;
     }
-    if (s->to && g.gl_pathc && (rc = make_target(s->to, answer_ms(r, a))) == 0 && (rc = job_expand(name, s->to)) == 0)
+    if (s->to && g.n && (rc = make_target(s->to, answer_ms(r, a))) == 0 && (rc = job_expand(name, s->to)) == 0)
         snprintf(to, sizeof to, "--to=%s", name);
-    if (rc == 0 && g.gl_pathc)
+    if (rc == 0 && g.n)
         rc = stage_out_paths(r, s, to, &g, a, &why);
-    globfree(&g);
+    job_found_fini(&g);
     if (rc)
         FP_ERROR("#FP stage-out (%s): not all of it was copied%s%s", job_line_name(s->line->line, buf), rc == TIMED_OUT ? ", and " : "",
                  rc == TIMED_OUT ? why : rc == STALLED ? ": " GIVEN_UP : job_given_up() ? ": interrupted" : "");
@@ -780,13 +776,18 @@ int job_steps_after(const struct job_run_of *r, int code, uint64_t limit_ms)
 int job_steps_stop(const struct job_run_of *r)
 {
     static struct call c;
+    struct job_steptime t;
+    uint64_t left;
 
+    (void)job_alloc_left_ms(&r->alloc, &left);
     if (!r->declared.store.persistent && !r->kept) { /* it is removed next; what is said is that a target could not be told */
         begin(&c, r, (const char *const[]){"drain", "release", NULL});
-        add_timeout(&c, RELEASE_MS);
-        (void)run(&c, 2 * RELEASE_MS);
+        t = job_steptime(left, RELEASE_MS);
+        add_timeout(&c, t.work_ms);
+        (void)run(&c, t.work_ms + (t.slack_ms < RELEASE_MS ? t.slack_ms : RELEASE_MS));
     }
     begin(&c, r, (const char *const[]){"stop", NULL});
-    add_timeout(&c, STOP_MS);
-    return run(&c, STOP_MS + POLICY_MS) ? -EIO : 0;
+    t = job_steptime(left, STOP_MS);
+    add_timeout(&c, t.work_ms);
+    return run(&c, t.work_ms + t.slack_ms) ? -EIO : 0;
 }

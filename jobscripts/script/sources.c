@@ -7,7 +7,6 @@
 #include "jobscripts/script/sources.h"
 
 #include <errno.h>
-#include <glob.h>
 #include <limits.h>
 #include <search.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 #include <string.h>
 
 #include "fp/log.h"
+#include "jobscripts/found.h"
 #include "jobscripts/jobdir.h"
 
 struct source {
@@ -133,14 +133,12 @@ static int look_at_one(const struct job_stage *s, const char *path, void **all)
 static int look_at_pattern(const struct job_stage *s, const char *pattern, void **all)
 {
     char path[PATH_MAX];
-    glob_t g;
-    int rc = job_expand(path, pattern) || path[0] != '/' ? -EINVAL : job_answers(path, JOB_ANSWER_MS);
+    struct job_found g = {0};
+    int rc = job_expand(path, pattern) || path[0] != '/' ? -EINVAL : job_found_add(&g, path, 0, JOB_ANSWER_MS);
 
-    if (rc || glob(path, 0, NULL, &g) != 0)
-        return rc == -ETIMEDOUT ? rc : 0;
-    for (size_t i = 0; rc == 0 && i < g.gl_pathc; i++)
-        rc = look_at_one(s, g.gl_pathv[i], all);
-    globfree(&g);
+    for (size_t i = 0; rc == 0 && i < g.n; i++)
+        rc = look_at_one(s, g.paths[i], all);
+    job_found_fini(&g);
     return rc;
 }
 
@@ -149,8 +147,8 @@ int job_sources_look(const struct job_declared *d)
     void *all = NULL;
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < d->nin; i++)
-        for (size_t k = 0; rc == 0 && k < d->in[i].paths.count; k++)
+    for (size_t i = 0; rc != -EEXIST && rc != -ETIMEDOUT && i < d->nin; i++)
+        for (size_t k = 0; rc != -EEXIST && rc != -ETIMEDOUT && k < d->in[i].paths.count; k++)
             rc = look_at_pattern(&d->in[i], d->in[i].paths.items[k], &all);
     tdestroy(all, free_source);
     return rc == -EEXIST ? rc : 0;
