@@ -66,6 +66,6 @@ def test_agents_that_do_not_come_are_heard_all_the_same(folder):
     """What they have said is of the job's directory, which goes with the failed start."""
     r, job = start(folder, MUTE, "#FP store ready=2s\n")
     assert r.returncode == 1 and r.stdout == "false\n", r
-    assert "n1 is not ready: no word from its agent" in r.stderr, r.stderr
+    assert "n[1-3] are not ready: no word from its agent" in r.stderr, r.stderr
     assert "what agents and their launcher have said:\nfp-job: ERROR: no port is free\n" in r.stderr, r.stderr
     assert not os.path.exists(f"/tmp/fpstore-{os.geteuid()}-{job}")

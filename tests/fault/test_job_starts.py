@@ -163,7 +163,7 @@ def test_a_controller_that_is_stopped(slurm):
         signal_controller(slurm, "CONT")
         slurm.write("over", "")
     code, out = slurm.end_of(number)
-    assert code == 0 and "does not give the batch script" in out and "is not ready: no word from its agent" in out and "goes on without a store" in out and "with .\n" in out, out
+    assert code == 0 and "does not give the batch script" in out and "are not ready: no word from its agent" in out and "goes on without a store" in out and "with .\n" in out, out
     slurm.login("rm", "over", "done")
     slurm.nothing_left(30)
 
