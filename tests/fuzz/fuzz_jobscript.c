@@ -23,7 +23,7 @@ static char *take_script(struct fuzz_in *in)
 {
     static const char *const often[] = {
         "#FP ", "#FP store ", "#FP cores ", "#FP auxapp ", "#FP stage-in ", "#FP stage-out ", "\n", "\n", " ", "ssd=", "size=", "mount=", "1GiB", "$TMPDIR", "/x", "\"", "'", "=", "#",
-        "list=", "share=", "5%", "1-3", ",", "dedup", "hash=sha1", "drain to=/t every=4", "to=", "on=success", "pool=64MiB", "persistent=", "ready=90s", "backend=memory", "# FP store\n",
+        "list=", "share=", "5%", "1-3", ",", "dedup", "hash=sha1", "drain to=/t every=4", "to=", "on=success", "pool=64MiB", "persistent=", "ready=90s", "backend=memory", "close=behind", "# FP store\n",
         "#SBATCH -N 4\n", "#SBATCH --nodes=2-3 -p a,b\n", "srun ./app\n", "\r\n", "\t", "nodes=2", "9", "stripe=", "/AggregateSSDstore", "${FP_MOUNT:-", "}", "<<EOF\n", "EOF\n", "$'", "\\",
     };
     char text[SCRIPT_BYTES + 1];
@@ -103,7 +103,7 @@ static void check_declared(const struct job_declared *d)
 {
     const struct job_store *s = &d->store;
 
-    FUZZ_CHECK((s->ssd[0] == '/' || s->ssd[0] == '$') && (s->mount[0] == '/' || s->mount[0] == '$') && s->stripe >= 0 && s->stripe <= 64);
+    FUZZ_CHECK((s->ssd[0] == '/' || s->ssd[0] == '$') && (s->mount[0] == '/' || s->mount[0] == '$') && s->stripe >= 0 && s->stripe <= 64 && s->close >= 0 && s->close <= 2);
     FUZZ_CHECK((!s->size_bytes || s->size_bytes >= FP_MIB(64)) && s->pool_bytes >= FP_MIB(16) && s->ready_ms >= 1000);
     FUZZ_CHECK(d->cores.kind != JOB_CORES_COUNT || (d->cores.min >= 1 && d->cores.min <= d->cores.max && d->cores.max <= JOB_CORES_MAX));
     FUZZ_CHECK(d->cores.kind != JOB_CORES_SHARE || (d->cores.percent >= 1 && d->cores.percent <= 50));

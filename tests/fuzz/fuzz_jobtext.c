@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "jobscripts/doctor/doctor.h"
+#include "jobscripts/launch/address.h"
 #include "jobscripts/launch/hosts.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/launch/plan.h"
@@ -62,7 +63,7 @@ static void check_plan(const struct job_plan *p)
     for (uint32_t i = 0; i < p->nvariables; i++)
         FUZZ_CHECK(strchr(p->variables[i], '=') > p->variables[i]);
     for (uint32_t i = 0; p->nodes && i < p->nnodes; i++)
-        FUZZ_CHECK(is_word(p->nodes[i], JOB_NODE_NAME_MAX));
+        FUZZ_CHECK(is_word(p->nodes[i], JOB_NODE_NAME_MAX) || job_address_is_six(p->nodes[i]));
 }
 
 /* A list of nodes as Slurm writes it: names, or nothing. */
@@ -85,7 +86,7 @@ static void try_plan(struct fuzz_in *in)
 {
     static const char *const often[] = {
         "{\"job\":\"7\",\"starter\":\"a:1\",\"auxapp_dir\":\"/l\",\"nodes\":", "[\"n1\",\"n2\"]", ",\"fanout\":32", ",\"port\":20000", ",\"key\":\"" KEY "\"" REST "[]}\n", "#FP store\n", "\"n3\"", "\"../x\"",
-        "\"n[1-4]\"", "\"n[001-120,130]-ib\"", "[", "]", "-", ",", "\"", "{", "}", "\n", "null", "-1", "99999999999", "1e99", "\"\\u0000\"", "\"job\":\"7\"", "\"key\":\"" KEY "\"", "65535", "0", "1",
+        "\"n[1-4]\"", "\"[fd00::7]\"", "\"[fe80::7]\"", "\"n[001-120,130]-ib\"", "[", "]", "-", ",", "\"", "{", "}", "\n", "null", "-1", "99999999999", "1e99", "\"\\u0000\"", "\"job\":\"7\"", "\"key\":\"" KEY "\"", "65535", "0", "1",
         ",\"key\":\"" KEY "\"" REST, "\"A=b\"", "\"=\"", "true", "\"variables\":[]"};
     char *text = take_text(in, often, sizeof often / sizeof *often), *again;
     struct job_plan p, q;

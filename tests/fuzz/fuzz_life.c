@@ -131,6 +131,25 @@ static void change_names(struct fuzz_in *in)
         fix_unlink(f, from, a, how & 8);
 }
 
+/* A converter says what a file is, or how it gets on; or asks for what others have said. */
+static void convert(struct fuzz_in *in)
+{
+    static const char *const mains[] = {"chk_1.h5", "chk_2", "chk_1", "a", "00100.h5", "b.nc"};
+    Fp__CtlConversions m = FP__CTL_CONVERSIONS__INIT;
+    uint8_t how = fuzz_u8(in);
+
+    if (how < 160) {
+        fix_set_xattr(f, some_ino(in), "user.fp.converted", mains[how % (sizeof mains / sizeof *mains)], 0);
+    } else if (how < 200) {
+        fix_set_xattr(f, some_ino(in), "user.fp.convert", how & 1 ? "running" : "failed a: byte 1", 0);
+    } else if (how < 220) {
+        fix_rename(f, MGR_ROOT_INO, name_of(in), MGR_ROOT_INO, how & 1 ? ".fp-convert-a" : "chk_1.h5", 0);
+    } else {
+        m.max = how & 3;
+        fix_free(fix_call(f, x.w.ctl, FP__MSG_TYPE__MSG_CTL_CONVERSIONS, &m, &fp__ctl_conversions_reply__descriptor));
+    }
+}
+
 /* -------------------------------------------------------------- fpctl */
 
 static const char *path_of(struct fuzz_in *in, char path[64])
@@ -367,6 +386,7 @@ static void check_tables(void)
     none("SELECT count(*) FROM ckpt_set WHERE series NOT IN (SELECT id FROM ckpt_series)");
     none("SELECT count(*) FROM inode WHERE ckpt!=0 AND ckpt NOT IN (SELECT id FROM ckpt_set)");
     none("SELECT count(*) FROM inode WHERE ckpt!=0 AND (flags&16)!=0"); /* a kept version is in no set */
+    none("SELECT count(*) FROM inode i JOIN ckpt_set s ON s.id=i.ckpt WHERE s.how=5 AND (i.flags&256)=0"); /* only results are in sets of results */
     FUZZ_CHECK((uint64_t)fix_sql(f, "SELECT count(*) FROM drain_job WHERE state<4") == f->core->drain->njobs);
 }
 
@@ -452,6 +472,10 @@ static void step(struct fuzz_in *in)
 
     if (k >= 250) { /* as after a transaction that failed */
         FUZZ_CHECK(mgr_reload(f->core) == 0);
+        return;
+    }
+    if (k >= 240) {
+        convert(in);
         return;
     }
     what[k % (sizeof what / sizeof *what)](in);

@@ -79,6 +79,7 @@ static const struct fuzz_kind kinds[] = {
     K(LEVEL, TO_MANAGER, level_ask, level_reply),
     K(POLICY, TO_MANAGER, policy, policy_reply),
     K(CTL_SETS, TO_MANAGER, ctl_sets, ctl_sets_reply),
+    K(CTL_CONVERSIONS, TO_MANAGER, ctl_conversions, ctl_conversions_reply),
     K(CTL_SET_SAY, TO_MANAGER, ctl_set_say, ckpt_set),
     K(CTL_VERSIONS, TO_MANAGER, ctl_versions, ctl_versions_reply),
     K(CTL_DRAIN, TO_MANAGER, ctl_drain, ctl_drain_reply),

@@ -1,0 +1,188 @@
+/*
+ * How a result gets its name (result.h). Called by run.c and the command join. Blocks for the disk.
+ *
+ * The attribute is set before the name is: a store that sees the name knows at once that it is a result, and of no dump's checkpoint set. Rejected: O_TMPFILE and linkat, which not all file systems have, and
+ * which HDF5's own open can't use.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "convert/engine/result.h"
+#include "fp/err.h"
+#include "fp/fault.h"
+#include "fp/rmtree.h"
+
+#define LETTERS 10u
+
+static void directory_of(const char *path, char dir[PATH_MAX])
+{
+    char copy[PATH_MAX];
+
+    snprintf(copy, sizeof copy, "%s", path);
+    snprintf(dir, PATH_MAX, "%s", dirname(copy));
+}
+
+void cv_result_directory(const struct cv_result *r, char dir[PATH_MAX])
+{
+    directory_of(r->path, dir);
+}
+
+int cv_result_begin(struct cv_result *r, const char *path, struct cv_fail *why)
+{
+    unsigned char random[LETTERS];
+    char dir[PATH_MAX], letters[LETTERS + 1] = "";
+    struct stat st;
+
+    if (strlen(path) >= sizeof r->path)
+        return cv_fail(why, -ENAMETOOLONG, NULL, NULL, CV_NO_OFFSET, "the name of the result is too long");
+    strcpy(r->path, path);
+    directory_of(path, dir);
+    errno = 0;
+    if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
+        return cv_fail(why, -ENOENT, dir, NULL, CV_NO_OFFSET, "the directory of the result can't be used: %s", errno ? fp_strerror(-errno) : "it is none");
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return cv_fail(why, -EIO, NULL, NULL, CV_NO_OFFSET, "no random numbers for a temporary name");
+    for (unsigned i = 0; i < LETTERS; i++)
+        letters[i] = (char)('a' + random[i] % 26);
+    if (snprintf(r->temporary, sizeof r->temporary, "%s/%s%s", dir, CV_TEMPORARY, letters) >= (int)sizeof r->temporary)
+        return cv_fail(why, -ENAMETOOLONG, path, NULL, CV_NO_OFFSET, "no room for a temporary name beside it");
+    return 0;
+}
+
+static int taken(const char *path, struct cv_fail *why)
+{
+    return cv_fail(why, -EEXIST, path, NULL, CV_NO_OFFSET, "it is there already: remove it, or say --replace");
+}
+
+int cv_result_free(const char *path, struct cv_fail *why)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0 ? taken(path, why) : 0;
+}
+
+int cv_result_spares(const char *path, const char *read, struct cv_fail *why)
+{
+    struct stat out, in;
+
+    if (!read || stat(path, &out) < 0 || stat(read, &in) < 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino)
+        return 0;
+    return cv_fail(why, -EEXIST, path, NULL, CV_NO_OFFSET, "it is what is to be read: give the result another name");
+}
+
+static int sync_path(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
+
+    if (fd < 0)
+        return -errno;
+    if (fsync(fd) < 0)
+        rc = -errno;
+    close(fd);
+    return rc;
+}
+
+/* A directory of raw files that an earlier conversion has made, as its attribute says: one with other things in it is nobody's to remove. */
+static bool is_ours(const char *path)
+{
+    char value[NAME_MAX + 1];
+
+    return getxattr(path, CV_CONVERTED, value, sizeof value) > 0;
+}
+
+/* A directory with files in it (raw files of ranks) can't be renamed over: both change their names at once, and what was there goes. */
+static int replace_it(const struct cv_result *r)
+{
+    struct stat st;
+
+    if (lstat(r->path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return -ENOTEMPTY; /* a device, a link: not what --replace means */
+    if (rename(r->temporary, r->path) == 0)
+        return 0;
+    if (errno != ENOTEMPTY && errno != EEXIST)
+        return -errno;
+    if (stat(r->temporary, &st) < 0 || !S_ISDIR(st.st_mode) || !is_ours(r->path))
+        return -ENOTEMPTY;
+    if (renameat2(AT_FDCWD, r->temporary, AT_FDCWD, r->path, RENAME_EXCHANGE) < 0)
+        return errno == EINVAL || errno == ENOSYS ? -EEXIST : -errno;
+    (void)fp_remove_tree(r->temporary); /* which says itself what stays */
+    return 0;
+}
+
+static int rename_it(const struct cv_result *r, bool replace)
+{
+    struct stat st;
+
+    if (replace)
+        return replace_it(r);
+    if (renameat2(AT_FDCWD, r->temporary, AT_FDCWD, r->path, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -errno;
+    if (lstat(r->path, &st) == 0) /* a file system that can't do both at once */
+        return -EEXIST;
+    return rename(r->temporary, r->path) < 0 ? -errno : 0;
+}
+
+void cv_result_made(struct cv_result *r)
+{
+    const char *slash = strrchr(r->path, '/'), *name = slash ? slash + 1 : r->path;
+
+    if (setxattr(r->temporary, CV_NAME, name, strlen(name), 0) < 0)
+        errno = 0; /* then it is told by its age alone */
+    r->lock_fd = open(r->temporary, O_RDONLY | O_CLOEXEC);
+    if (r->lock_fd > 0)
+        (void)flock(r->lock_fd, LOCK_EX | LOCK_NB); /* a library may have one already, which does as well */
+}
+
+void cv_result_fini(struct cv_result *r)
+{
+    if (r->lock_fd > 0)
+        close(r->lock_fd);
+    r->lock_fd = 0;
+}
+
+static int set_attribute(const struct cv_result *r, const char *name, const char *value, struct cv_fail *why)
+{
+    if (!value || setxattr(r->temporary, name, value, strlen(value), 0) == 0 || errno == ENOTSUP || errno == EPERM || errno == EINVAL)
+        return 0;
+    return cv_fail(why, -errno, r->path, NULL, CV_NO_OFFSET, "its attribute %s can't be set: %s", name, fp_strerror(-errno));
+}
+
+int cv_result_name(const struct cv_result *r, const char *converted, const char *of, bool replace, struct cv_fail *why)
+{
+    char dir[PATH_MAX];
+    int rc = set_attribute(r, CV_CONVERTED, converted, why);
+
+    rc = rc ? rc : set_attribute(r, CV_OF, of, why);
+    if (rc)
+        return rc;
+    rc = sync_path(r->temporary);
+    if (rc)
+        return cv_fail(why, rc, r->path, NULL, CV_NO_OFFSET, "it can't be synced: %s", fp_strerror(rc));
+    rc = FP_FAULT_POINT("convert-name");
+    rc = rc ? rc : rename_it(r, replace);
+    if (rc == -EEXIST)
+        return taken(r->path, why);
+    if (rc == -ENOTEMPTY || rc == -EISDIR)
+        return cv_fail(why, rc, r->path, NULL, CV_NO_OFFSET, "it is no file, or a directory with other things in it, which are not removed: remove it, or give another name");
+    if (rc)
+        return cv_fail(why, rc, r->path, NULL, CV_NO_OFFSET, "it can't get its name: %s", fp_strerror(rc));
+    directory_of(r->path, dir);
+    rc = sync_path(dir);
+    return rc && rc != -EINVAL ? cv_fail(why, rc, dir, NULL, CV_NO_OFFSET, "the directory can't be synced: %s", fp_strerror(rc)) : 0;
+}
+
+void cv_result_remove(const struct cv_result *r)
+{
+    if (r->temporary[0] && unlink(r->temporary) < 0 && errno != ENOENT)
+        (void)fp_remove_tree(r->temporary);
+}

@@ -1,0 +1,59 @@
+/*
+ * How far the conversion of a dump is, in attributes that all nodes and people see (marks.h). Called by watch.c.
+ *
+ * A mark is of the directory that is the set, so that one call says it of thousands of files; of files that lie in no such directory each has it.
+ */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "convert/watch/marks.h"
+
+void cw_mark_put(const struct cw_store *s, const struct cw_group *g, const char *name, const char *text)
+{
+    char dir[PATH_MAX], cut[CW_MARK_MAX];
+
+    snprintf(cut, sizeof cut, "%s", text);
+    cw_store_set_dir(s, g->files[0].path, g->key, dir, sizeof dir);
+    if (dir[0]) {
+        (void)cw_store_put(s, dir, name, cut);
+        return;
+    }
+    for (size_t i = 0; i < g->nfiles; i++)
+        (void)cw_store_put(s, g->files[i].path, name, cut);
+}
+
+void cw_mark(const struct cw_store *s, struct cw_group *g, const char *text)
+{
+    cw_mark_put(s, g, CW_MARK, text);
+    g->told = true;
+    g->waits = strncmp(text, "waiting", 7) == 0;
+}
+
+void cw_mark_get(const struct cw_store *s, const struct cw_group *g, const char *name, char *text, size_t size)
+{
+    char dir[PATH_MAX];
+
+    cw_store_set_dir(s, g->files[0].path, g->key, dir, sizeof dir);
+    cw_store_get(s, dir[0] ? dir : g->files[0].path, name, text, size);
+}
+
+bool cw_mark_begins(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+
+    return strncmp(text, word, n) == 0 && (text[n] == ' ' || text[n] == '\0');
+}
+
+bool cw_mark_says(const struct cw_store *s, const struct cw_group *g, const char *word)
+{
+    char text[CW_MARK_MAX], of[CW_STAMP_BYTES], now[CW_STAMP_BYTES];
+
+    cw_mark_get(s, g, CW_MARK, text, sizeof text);
+    if (!cw_mark_begins(text, word))
+        return false;
+    cw_mark_get(s, g, CW_OF, of, sizeof of);
+    snprintf(now, sizeof now, "%016" PRIx64, cw_group_stamp(g));
+    return strcmp(of, now) == 0;
+}

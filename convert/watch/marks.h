@@ -1,0 +1,20 @@
+/* Marks of conversions in the mounted store: CW_MARK, and beside it CW_OF. The group has a file. One thread; blocks as the mount does. */
+#ifndef CW_MARKS_H
+#define CW_MARKS_H
+
+#include "convert/watch/store.h"
+
+#define CW_STAMP_BYTES 17u /* of a stamp in hexadecimal digits, with the NUL behind it */
+
+/* On the directory that is the set, else on each file. */
+void cw_mark_put(const struct cw_store *s, const struct cw_group *g, const char *name, const char *text);
+/* The same of CW_MARK, "waiting ..." or another word and more; the group knows then what its mark says. */
+void cw_mark(const struct cw_store *s, struct cw_group *g, const char *text);
+/* As it is in the store, on that directory, else on the first file, as good as any: "" if there is none. */
+void cw_mark_get(const struct cw_store *s, const struct cw_group *g, const char *name, char *text, size_t size);
+/* The first word of a mark is this one, of whichever files. */
+bool cw_mark_begins(const char *text, const char *word);
+/* It is, and it is of the files as they are now. */
+bool cw_mark_says(const struct cw_store *s, const struct cw_group *g, const char *word);
+
+#endif

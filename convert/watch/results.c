@@ -1,0 +1,56 @@
+/*
+ * Whose result has a name (results.h). Called by watch.c before a conversion begins.
+ *
+ * A result says in an attribute what it was made of, so the result of another dump, which into= may give the same name, is told from an earlier one of this dump, and nothing that is none is replaced.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "convert/engine/result.h"
+#include "convert/watch/marks.h"
+#include "convert/watch/results.h"
+
+const char *cw_result_source(const struct cw_group *g, const char *dir)
+{
+    return dir[0] ? dir : g->files[0].path;
+}
+
+bool cw_result_is_taken(const struct cw_store *s, const struct cw_group *g, const char *dir, const char *result, char *why, size_t size)
+{
+    char of[PATH_MAX + CW_STAMP_BYTES], *source;
+    int64_t mtime;
+    uint64_t bytes;
+
+    for (size_t i = 0; i < g->nfiles; i++)
+        if (strcmp(g->files[i].path, result) == 0) {
+            snprintf(why, size, "the result would have the name of the dump: say into=DIRECTORY");
+            return true;
+        }
+    if (cw_store_stat(s, result, &mtime, &bytes) == -ENOENT)
+        return false;
+    cw_store_get(s, result, CW_OF, of, sizeof of);
+    source = strchr(of, ' ');
+    if (source && strcmp(source + 1, cw_result_source(g, dir)) == 0)
+        return false;
+    snprintf(why, size, "%.400s is there already, and is %s%.400s: remove it, or say into=DIRECTORY", result, source ? "the result of " : "no result of this dump", source ? source + 1 : "");
+    return true;
+}
+
+bool cw_result_holds(const struct cw_store *s, const char *result, uint64_t stamp)
+{
+    char value[PATH_MAX + CW_STAMP_BYTES], its[CW_STAMP_BYTES];
+    int64_t mtime;
+    uint64_t size;
+
+    if (cw_store_stat(s, result, &mtime, &size) < 0 || size == 0)
+        return false;
+    cw_store_get(s, result, CV_CONVERTED, value, sizeof value);
+    if (!value[0])
+        return false;
+    cw_store_get(s, result, CW_OF, value, sizeof value);
+    snprintf(its, sizeof its, "%016" PRIx64, stamp);
+    return strncmp(value, its, CW_STAMP_BYTES - 1) == 0;
+}

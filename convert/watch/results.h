@@ -1,0 +1,14 @@
+/* Whose result has a name. One thread; blocks as the mount does. */
+#ifndef CW_RESULTS_H
+#define CW_RESULTS_H
+
+#include "convert/watch/store.h"
+
+/* What a result is called after: the directory that is the set ("": none is), or its first file. Borrowed from either. */
+const char *cw_result_source(const struct cw_group *g, const char *dir);
+/* Is there something of this name that is not of this dump? Then why is said. */
+bool cw_result_is_taken(const struct cw_store *s, const struct cw_group *g, const char *dir, const char *result, char *why, size_t size);
+/* It is there, and of the files that had this stamp. */
+bool cw_result_holds(const struct cw_store *s, const char *result, uint64_t stamp);
+
+#endif

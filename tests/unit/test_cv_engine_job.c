@@ -1,0 +1,517 @@
+/*
+ * Whole conversions (engine/run.c) from a source in memory to a sink that puts boxes where they belong: every element once, whatever the memory and the chunks; and whatever call fails, or is
+ * interrupted, nothing is left, and the reason comes up.
+ */
+#include "tests/unit/cv_fake.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "convert/engine/engine.h"
+#include "convert/engine/result.h"
+#include "fp/fault.h"
+
+static char dir[] = "/tmp/cv-job-XXXXXX", path[64], xmf[64];
+
+/* ---------------------------------------------------------------- the sink */
+
+static struct {
+    struct cv_sink s;
+    const struct cv_model *m;
+    uint64_t chunk[4][CV_RANK_MAX];
+    uint8_t *data[4], *times[4]; /* times: how often each element was written */
+    unsigned calls, fail_at, open;
+    bool fill, sparse;
+    char temporary[PATH_MAX];
+} sink;
+
+static int fails(struct cv_fail *why)
+{
+    return ++sink.calls == sink.fail_at ? cv_fail(why, -ENOSPC, sink.temporary, NULL, CV_NO_OFFSET, "call %u of the sink was to fail", sink.calls) : 0;
+}
+
+static void put_file(void)
+{
+    FILE *f = fopen(sink.temporary, "w");
+
+    assert_non_null(f);
+    fputs("result", f);
+    fclose(f);
+}
+
+static void sink_forget(void)
+{
+    for (unsigned k = 0; k < 4; k++) {
+        free(sink.data[k]);
+        free(sink.times[k]);
+        sink.data[k] = sink.times[k] = NULL;
+    }
+}
+
+/* A call that fails has made its file all the same: half a one. */
+static int sink_create(const char *at, const struct cv_model *m, const uint64_t (*chunk)[CV_RANK_MAX], const struct cv_sink_options *o, struct cv_sink **out, struct cv_fail *why)
+{
+    sink_forget();
+    snprintf(sink.temporary, sizeof sink.temporary, "%s", at);
+    put_file();
+    if (fails(why))
+        return -ENOSPC;
+    sink.m = m;
+    sink.sparse = o->sparse;
+    for (size_t k = 0; k < m->ndatasets; k++) {
+        uint64_t n = fake_elements(&m->datasets[k]);
+
+        memcpy(sink.chunk[k], chunk[k], sizeof sink.chunk[k]);
+        sink.data[k] = malloc(n * m->datasets[k].type.size_bytes + 1);
+        sink.times[k] = calloc(n + 1, 1);
+        assert_true(sink.data[k] && sink.times[k]);
+    }
+    sink.open++;
+    *out = &sink.s;
+    return 0;
+}
+
+/* Chunked: whole chunks. Else: contiguous in the array, and behind what was written before. */
+static void check_box(const struct cv_dataset *d, size_t k, const uint64_t *lo, const uint64_t *count)
+{
+    bool behind = false;
+
+    for (unsigned i = 0; i < d->rank; i++) {
+        uint64_t c = sink.chunk[k][i];
+
+        assert_true(count[i] > 0 && lo[i] + count[i] <= d->dims[i].size);
+        if (c)
+            assert_true(lo[i] % c == 0 && (count[i] % c == 0 || lo[i] + count[i] == d->dims[i].size));
+        else
+            assert_true(!behind || (lo[i] == 0 && count[i] == d->dims[i].size));
+        behind |= count[i] > 1;
+    }
+}
+
+static int sink_write(struct cv_sink *s, size_t k, const uint64_t *lo, const uint64_t *count, const void *buf, struct cv_fail *why)
+{
+    const struct cv_dataset *d = &sink.m->datasets[k];
+    uint64_t at[CV_RANK_MAX] = {0}, global[CV_RANK_MAX] = {0};
+    size_t size = d->type.size_bytes;
+    const uint8_t *from = buf;
+
+    assert_ptr_equal(s, &sink.s);
+    if (fails(why))
+        return -ENOSPC;
+    check_box(d, k, lo, count);
+    do {
+        for (unsigned i = 0; i < d->rank; i++)
+            global[i] = lo[i] + at[i];
+        memcpy(sink.data[k] + fake_place(d, global) * size, from, size);
+        sink.times[k][fake_place(d, global)]++;
+        from += size;
+    } while (fake_next(at, count, d->rank));
+    return 0;
+}
+
+static int sink_close(struct cv_sink *s, struct cv_fail *why)
+{
+    assert_ptr_equal(s, &sink.s);
+    sink.open--;
+    return fails(why);
+}
+
+static void sink_abandon(struct cv_sink *s)
+{
+    assert_ptr_equal(s, &sink.s);
+    sink.open--;
+}
+
+static const struct cv_sink_ops chunked = {.name = "fake", .summary = "", .ending = ".fake", .chunked = true, .create = sink_create, .write = sink_write, .close = sink_close, .abandon = sink_abandon};
+static const struct cv_sink_ops whole = {.name = "fakewhole", .summary = "", .ending = ".fake", .create = sink_create, .write = sink_write, .close = sink_close, .abandon = sink_abandon};
+
+/* ---------------------------------------------------------------- runs */
+
+static uint64_t told_done, told_of;
+static unsigned told, interrupt_at;
+
+static int progress(void *arg, uint64_t done, uint64_t of)
+{
+    (void)arg;
+    assert_true(done >= told_done && done <= of);
+    told_done = done;
+    told_of = of;
+    return ++told == interrupt_at ? -EINTR : 0;
+}
+
+static struct cv_job job_of(struct fake *f, const struct cv_sink_ops *to)
+{
+    struct cv_job j = {.from = f->s.ops, .to = to, .path = path, .memory_bytes = 1u << 20, .progress = progress};
+
+    sink.s.ops = to;
+    sink.calls = sink.fail_at = f->calls = f->fail_at = told = interrupt_at = 0;
+    told_done = told_of = 0;
+    fake_given = f;
+    return j;
+}
+
+/* Names in the directory, but for . and .. */
+static unsigned names(void)
+{
+    DIR *d = opendir(dir);
+    unsigned n = 0;
+
+    assert_non_null(d);
+    for (struct dirent *e = readdir(d); e; e = readdir(d))
+        n += e->d_name[0] != '.' || strlen(e->d_name) > 2;
+    closedir(d);
+    return n;
+}
+
+static void compare(const struct fake *f, uint64_t seed)
+{
+    for (size_t k = 0; k < f->s.model->ndatasets; k++) {
+        const struct cv_dataset *d = &f->s.model->datasets[k];
+        size_t size = d->type.size_bytes;
+
+        for (uint64_t i = 0; i < fake_elements(d); i++) {
+            if (sink.times[k][i] == 0 && sink.chunk[k][0] && !f->there[k][i])
+                continue; /* a chunk of nothing */
+            if (sink.times[k][i] != 1 || memcmp(sink.data[k] + i * size, f->expect[k] + i * size, size) != 0)
+                fail_msg("seed %llu, dataset %zu, element %llu: wrong, or written %u times", (unsigned long long)seed, k, (unsigned long long)i, sink.times[k][i]);
+        }
+    }
+}
+
+/* Of the dimensions of one of the datasets. */
+static void random_chunk(struct cv_job *j, const struct fake *f, uint64_t seed)
+{
+    struct fake_random r = {seed};
+    unsigned rank = f->s.model->datasets[fake_number(&r, f->s.model->ndatasets)].rank;
+
+    for (unsigned i = 0; i < rank; i++)
+        j->chunk[i] = 1 + fake_number(&r, 20);
+}
+
+static void run_all(const struct fake_options *o, const struct cv_sink_ops *to, uint64_t first, unsigned seeds)
+{
+    for (uint64_t seed = first; seed < first + seeds; seed++) {
+        struct fake *f = fake_new(seed, o);
+        struct cv_job j = job_of(f, to);
+        struct cv_fail why = {0};
+        uint64_t bytes = 0;
+
+        if (seed & 1)
+            random_chunk(&j, f, seed);
+        if (cv_job_run(&j, &why) != 0)
+            fail_msg("seed %llu: %s", (unsigned long long)seed, why.text);
+        compare(f, seed);
+        for (size_t k = 0; k < f->s.model->ndatasets; k++)
+            bytes += fake_elements(&f->s.model->datasets[k]) * f->s.model->datasets[k].type.size_bytes;
+        assert_true(told_done == bytes && told_of == (told ? bytes : 0));
+        assert_int_equal(names(), 1);
+        assert_int_equal(sink.open, 0);
+        assert_int_equal(unlink(path), 0);
+        fake_free(f);
+    }
+}
+
+static void test_job_writes_every_element_once(void **state)
+{
+    (void)state;
+    run_all(&(struct fake_options){.datasets = 3, .rank = CV_RANK_MAX + 1}, &chunked, 100, 30);
+    run_all(&(struct fake_options){.datasets = 3, .rank = CV_RANK_MAX + 1}, &whole, 200, 20);
+    run_all(&(struct fake_options){.datasets = 2, .rank = CV_RANK_MAX + 1, .boxes = true}, &chunked, 300, 20);
+}
+
+static void test_job_with_gaps_and_overlaps_writes_what_is_declared(void **state)
+{
+    (void)state;
+    run_all(&(struct fake_options){.datasets = 2, .rank = CV_RANK_MAX + 1, .gaps = true}, &chunked, 400, 20);
+    run_all(&(struct fake_options){.datasets = 2, .rank = CV_RANK_MAX + 1, .gaps = true, .overlaps = true}, &chunked, 500, 20);
+    run_all(&(struct fake_options){.datasets = 2, .rank = CV_RANK_MAX + 1, .gaps = true, .overlaps = true}, &whole, 600, 20);
+}
+
+/* Blocks over one another, and elements in none: known only tile by tile. */
+static void test_job_refuses_gaps_under_overlaps(void **state)
+{
+    unsigned refused = 0;
+    (void)state;
+
+    for (uint64_t seed = 1; seed < 30; seed++) {
+        struct fake *f = fake_new(seed, &(struct fake_options){.datasets = 1, .rank = CV_RANK_MAX + 1, .gaps = true, .overlaps = true});
+        struct cv_dataset *d = &f->s.model->datasets[0];
+        struct cv_job j = job_of(f, seed & 1 ? &chunked : &whole);
+        struct cv_fail why = {0};
+        bool missing = false;
+
+        d->gaps = CV_GAPS_REFUSE;
+        for (uint64_t i = 0; i < fake_elements(d); i++)
+            missing |= f->there[0][i] == 0;
+        assert_int_equal(cv_job_run(&j, &why), missing ? -EINVAL : 0);
+        assert_int_equal(names(), missing ? 0 : 1);
+        (void)unlink(path);
+        refused += missing;
+        fake_free(f);
+    }
+    assert_in_range(refused, 5, 28);
+}
+
+/* The n-th call, for all n until nothing fails. */
+static unsigned fail_each(struct fake *f, const struct cv_sink_ops *to, unsigned *at, int expected)
+{
+    struct cv_job j = job_of(f, to);
+    unsigned n = 0;
+    int rc;
+
+    random_chunk(&j, f, 9);
+    do {
+        struct cv_fail why = {0};
+
+        f->calls = sink.calls = told = 0;
+        told_done = 0;
+        *at = ++n;
+        rc = cv_job_run(&j, &why);
+        assert_int_equal(sink.open, 0);
+        if (rc) {
+            assert_int_equal(rc, expected);
+            assert_true(why.text[0] || expected == -EINTR);
+            assert_int_equal(names(), 0);
+        }
+    } while (rc);
+    compare(f, 0);
+    assert_int_equal(unlink(path), 0);
+    *at = 0;
+    return n;
+}
+
+static void test_job_leaves_nothing_whatever_call_fails(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 60; seed < 64; seed++) {
+        struct fake *f = fake_new(seed, &(struct fake_options){.datasets = 2, .rank = 2, .boxes = seed & 1});
+        const struct cv_sink_ops *to = seed & 2 ? &chunked : &whole;
+
+        assert_true(fail_each(f, to, &sink.fail_at, -ENOSPC) > 3);
+        assert_true(fail_each(f, to, &f->fail_at, -EIO) > 2);
+        assert_true(fail_each(f, to, &interrupt_at, -EINTR) > 2);
+        fake_free(f);
+    }
+}
+
+static void test_job_leaves_nothing_at_faults_of_its_own(void **state)
+{
+    static const char *const faults[] = {"convert-name=EIO", "convert-tile=EIO", "convert-tile=EIO:after=2"};
+    struct fake *f = fake_new(60, &(struct fake_options){.datasets = 2, .rank = 2});
+    (void)state;
+
+    for (unsigned i = 0; i < 3; i++) {
+        struct cv_job j = job_of(f, &chunked);
+        struct cv_fail why = {0};
+
+        random_chunk(&j, f, 9);
+        assert_int_equal(fp_fault_set(faults[i]), 0);
+        assert_int_equal(cv_job_run(&j, &why), -EIO);
+        assert_true(why.text[0] && fp_fault_fired(i ? "convert-tile" : "convert-name"));
+        assert_int_equal(names(), 0);
+    }
+    assert_int_equal(fp_fault_set(NULL), 0);
+    fake_free(f);
+}
+
+static void test_job_replaces_nothing_unless_told(void **state)
+{
+    struct fake *f = fake_new(60, &(struct fake_options){.datasets = 1, .rank = 1});
+    struct cv_job j = job_of(f, &chunked);
+    struct cv_fail why = {0};
+    struct stat before, after;
+    (void)state;
+
+    j.xdmf = true;
+    snprintf(sink.temporary, sizeof sink.temporary, "%s", path);
+    put_file();
+    assert_int_equal(stat(path, &before), 0);
+    assert_int_equal(cv_job_run(&j, &why), -EEXIST);
+    assert_non_null(strstr(why.text, "--replace"));
+    assert_int_equal(sink.calls, 0); /* before the work, not behind it */
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_equal(after.st_ino, before.st_ino);
+    assert_int_equal(names(), 1);
+    j.replace = true;
+    why = (struct cv_fail){0};
+    assert_int_equal(cv_job_run(&j, &why), 0);
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_not_equal(after.st_ino, before.st_ino);
+    assert_int_equal(names(), 2);
+    assert_int_equal(unlink(xmf), 0);
+    assert_int_equal(unlink(path), 0);
+    fake_free(f);
+}
+
+/* XDMF has its name before the result has; it goes again if the result gets none. */
+static void test_job_takes_back_the_xdmf_file_of_a_result_without_a_name(void **state)
+{
+    struct fake *f = fake_new(60, &(struct fake_options){.datasets = 1, .rank = 1});
+    struct cv_job j = job_of(f, &chunked);
+    struct cv_fail why = {0};
+    (void)state;
+
+    j.xdmf = true;
+    assert_int_equal(fp_fault_set("convert-name=EIO:after=1"), 0);
+    assert_int_equal(cv_job_run(&j, &why), -EIO);
+    assert_int_equal(fp_fault_fired("convert-name"), 1);
+    assert_int_equal(fp_fault_set(NULL), 0);
+    assert_int_equal(names(), 0);
+    fake_free(f);
+}
+
+static void test_job_says_of_what_the_result_was_converted(void **state)
+{
+    struct fake *f = fake_new(60, &(struct fake_options){.datasets = 1, .rank = 1});
+    struct cv_job j = job_of(f, &chunked);
+    struct cv_fail why = {0};
+    char value[64] = "";
+    (void)state;
+
+    j.converted = "dump_0040";
+    assert_int_equal(cv_job_run(&j, &why), 0);
+    if (getxattr(path, CV_CONVERTED, value, sizeof value) < 0)
+        assert_int_equal(errno, ENOTSUP); /* a file system without attributes */
+    else
+        assert_string_equal(value, "dump_0040");
+    assert_int_equal(unlink(path), 0);
+    fake_free(f);
+}
+
+/* In an array of two dimensions. */
+static unsigned boxes_that_have(const struct cv_attr *boxes, const uint64_t *at)
+{
+    unsigned n = 0;
+
+    for (const int64_t *b = boxes->ints; b < boxes->ints + boxes->count; b += 4)
+        n += (int64_t)at[0] >= b[0] && (int64_t)at[0] < b[0] + b[2] && (int64_t)at[1] >= b[1] && (int64_t)at[1] < b[1] + b[3];
+    return n;
+}
+
+/* Two of three inputs: their elements, and boxes that say which. */
+static void test_job_of_some_inputs_says_which_boxes_it_has(void **state)
+{
+    static const char *const only[] = {"in-a", "in-c"};
+    struct fake *f = fake_new(62, &(struct fake_options){.datasets = 1, .rank = 2, .plain = true});
+    struct cv_dataset *d = &f->s.model->datasets[0];
+    struct cv_job j = job_of(f, &chunked);
+    struct cv_fail why = {0};
+    const struct cv_attr *boxes;
+    size_t n = 0;
+    (void)state;
+
+    j.only = only;
+    j.nonly = 2;
+    random_chunk(&j, f, 5);
+    assert_int_equal(cv_job_run(&j, &why), 0);
+    assert_true(sink.sparse);
+    boxes = cv_attrs_find(&d->attrs, "fp_boxes");
+    assert_non_null(boxes);
+    for (size_t k = 0; k < d->nblocks; k++) {
+        const struct cv_block *b = &d->blocks[k];
+        uint64_t at[CV_RANK_MAX] = {0};
+
+        n += b->input != 1;
+        do {
+            uint64_t global[2] = {b->start[0] + at[0], b->start[1] + at[1]}, i = fake_place(d, global);
+
+            assert_int_equal(boxes_that_have(boxes, global), b->input != 1);
+            if (b->input == 1)
+                continue;
+            assert_int_equal(sink.times[0][i], 1);
+            assert_memory_equal(sink.data[0] + i * d->type.size_bytes, f->expect[0] + i * d->type.size_bytes, d->type.size_bytes);
+        } while (fake_next(at, b->count, 2));
+    }
+    assert_true(boxes->count && boxes->count <= 4 * n);
+    assert_true(n > 0 && n < d->nblocks);
+    assert_null(cv_attrs_find(&d->attrs, "fp_strides"));
+    assert_int_equal(unlink(path), 0);
+    fake_free(f);
+}
+
+static char noted[512];
+
+static void note_it(void *arg, const char *what)
+{
+    (void)arg;
+    snprintf(noted, sizeof noted, "%s", what);
+}
+
+/* One that is for none is said. */
+static void test_job_takes_a_shape_of_chunks_for_arrays_of_its_dimensions(void **state)
+{
+    struct fake *f = fake_new(62, &(struct fake_options){.datasets = 1, .rank = 3, .plain = true});
+    struct cv_job j = job_of(f, &chunked);
+    struct cv_fail why = {0};
+    (void)state;
+
+    j.chunk[0] = j.chunk[1] = 2;
+    j.note = note_it;
+    assert_int_equal(cv_job_run(&j, &why), 0);
+    assert_non_null(strstr(noted, "has 2 dimensions, and no dataset has as many; this one has 3"));
+    assert_int_equal(unlink(path), 0);
+    noted[0] = '\0';
+    j = job_of(f, &chunked);
+    j.note = note_it;
+    j.chunk[0] = j.chunk[1] = j.chunk[2] = 2;
+    assert_int_equal(cv_job_run(&j, &why), 0);
+    assert_string_equal(noted, "");
+    assert_int_equal(unlink(path), 0);
+    fake_free(f);
+}
+
+static void test_job_refuses_too_little_memory_and_places_that_are_not_there(void **state)
+{
+    struct fake *f = fake_new(60, &(struct fake_options){.datasets = 1, .rank = 1});
+    struct cv_job j = job_of(f, &chunked);
+    struct cv_fail why = {0};
+    (void)state;
+
+    j.memory_bytes = 4096;
+    assert_int_equal(cv_job_run(&j, &why), -EINVAL);
+    assert_non_null(strstr(why.text, "1MiB"));
+    j.memory_bytes = 1u << 20;
+    j.path = "/tmp/cv-job-of-nobody/there/out.h5";
+    why = (struct cv_fail){0};
+    assert_int_equal(cv_job_run(&j, &why), -ENOENT);
+    assert_string_equal(why.file, "/tmp/cv-job-of-nobody/there");
+    fake_free(f);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(path, sizeof path, "%s/out.fake", dir);
+    snprintf(xmf, sizeof xmf, "%s/out.xmf", dir);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    sink_forget();
+    return rmdir(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_job_writes_every_element_once),
+        cmocka_unit_test(test_job_with_gaps_and_overlaps_writes_what_is_declared),
+        cmocka_unit_test(test_job_refuses_gaps_under_overlaps),
+        cmocka_unit_test(test_job_leaves_nothing_whatever_call_fails),
+        cmocka_unit_test(test_job_leaves_nothing_at_faults_of_its_own),
+        cmocka_unit_test(test_job_replaces_nothing_unless_told),
+        cmocka_unit_test(test_job_takes_back_the_xdmf_file_of_a_result_without_a_name),
+        cmocka_unit_test(test_job_says_of_what_the_result_was_converted),
+        cmocka_unit_test(test_job_of_some_inputs_says_which_boxes_it_has),
+        cmocka_unit_test(test_job_takes_a_shape_of_chunks_for_arrays_of_its_dimensions),
+        cmocka_unit_test(test_job_refuses_too_little_memory_and_places_that_are_not_there),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
