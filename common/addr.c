@@ -1,7 +1,7 @@
 /* "ADDR:PORT" to socket addresses and back.
  *
- * Called by rpc (listen, connect, log lines) and by programs that check an option before they use it. Pure
- * functions.
+ * Called by rpc (listen, connect, log lines), by programs that check an option before they use it, and by those
+ * that listen on whatever addresses a node has. Pure functions, but for fp_addr_any.
  *
  * Names are not resolved here: getaddrinfo blocks, so rpc does it off the loop. A lone IPv6 address without
  * brackets is refused instead of guessed at: "fe80::1:2" could be read in two ways. */
@@ -9,9 +9,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static int parse_port(const char *p, uint16_t *port)
 {
@@ -98,4 +100,67 @@ uint16_t fp_addr_port(const union fp_sockaddr *addr)
 socklen_t fp_addr_len(const union fp_sockaddr *addr)
 {
     return addr->sa.sa_family == AF_INET6 ? sizeof addr->v6 : sizeof addr->v4;
+}
+
+/* -------------------------------------------------------------- addresses of a name, and of this machine */
+
+enum kind { KIND_V4, KIND_V6, KIND_LINK_LOCAL, KIND_OTHER };
+
+static enum kind kind_of(const struct addrinfo *ai)
+{
+    const struct sockaddr_in6 *v6 = (const void *)ai->ai_addr;
+    if (ai->ai_family == AF_INET)
+        return KIND_V4;
+    if (ai->ai_family != AF_INET6)
+        return KIND_OTHER;
+    return IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) ? KIND_LINK_LOCAL : KIND_V6;
+}
+
+static unsigned take_kind(const struct addrinfo *list, enum kind kind, union fp_sockaddr *out, unsigned max)
+{
+    unsigned n = 0;
+    for (; list && n < max; list = list->ai_next) {
+        if (kind_of(list) != kind || list->ai_addrlen > sizeof *out)
+            continue;
+        memset(&out[n], 0, sizeof *out);
+        memcpy(&out[n++], list->ai_addr, list->ai_addrlen);
+    }
+    return n;
+}
+
+unsigned fp_addr_order(const struct addrinfo *list, union fp_sockaddr *out, unsigned max)
+{
+    unsigned n = take_kind(list, KIND_V4, out, max);
+    n += take_kind(list, KIND_V6, out + n, max - n);
+    return n ? n : take_kind(list, KIND_LINK_LOCAL, out, max);
+}
+
+bool fp_addr_is_link_local(const union fp_sockaddr *addr)
+{
+    return addr->sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&addr->v6.sin6_addr);
+}
+
+int fp_addr_both(int fd)
+{
+    int off = 0;
+    return setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) < 0 ? -errno : 0;
+}
+
+/* Tried, since a kernel without IPv6, one that has it switched off and a sandbox differ in what they refuse. */
+const char *fp_addr_any(void)
+{
+    union fp_sockaddr any = {.v6 = {.sin6_family = AF_INET6}};
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool can = fd >= 0 && fp_addr_both(fd) == 0 && bind(fd, &any.sa, sizeof any.v6) == 0;
+    if (fd >= 0)
+        close(fd);
+    return can ? "[::]" : "0.0.0.0";
+}
+
+void fp_addr_set_port(union fp_sockaddr *addr, uint16_t port)
+{
+    if (addr->sa.sa_family == AF_INET6)
+        addr->v6.sin6_port = htons(port);
+    else
+        addr->v4.sin_port = htons(port);
 }

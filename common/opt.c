@@ -24,6 +24,7 @@
 
 #define NAME_MAX_BYTES 48
 
+const char *const fp_close_names[] = {"publish", "sync", "behind", NULL};
 const char *const opt_common_names[] = {"manager", "key", "log-level", "node", "data-encryption", NULL};
 
 static void *must(void *p)
@@ -36,9 +37,16 @@ static void *must(void *p)
     return p;
 }
 
+/* Arrays grow by doubling: one is full when its count is a power of two. */
+static bool is_full(size_t count)
+{
+    return (count & (count - 1)) == 0;
+}
+
 void *opt_alloc(struct fp_opts *o, size_t len_bytes)
 {
-    o->owned = must(reallocarray(o->owned, o->nowned + 1, sizeof *o->owned));
+    if (is_full(o->nowned))
+        o->owned = must(reallocarray(o->owned, o->nowned ? 2 * o->nowned : 1, sizeof *o->owned));
     void *p = must(calloc(1, len_bytes ? len_bytes : 1));
     o->owned[o->nowned++] = p;
     return p;
@@ -53,12 +61,14 @@ char *opt_strndup(struct fp_opts *o, const char *text, size_t len_bytes)
 
 void opt_list_push(struct fp_opts *o, struct fp_strlist *list, const char *item)
 {
-    /* Lists are short and built once: a fresh array per item keeps ownership trivial. */
-    const char **items = opt_alloc(o, (list->count + 1) * sizeof *items);
-    if (list->count > 0)
-        memcpy(items, list->items, list->count * sizeof *items);
-    items[list->count++] = opt_strndup(o, item, strlen(item));
-    list->items = items;
+    /* A fresh array each time that it doubles keeps ownership trivial. One for each item would be gigabytes for a command line of some ten thousand files. */
+    if (is_full(list->count)) {
+        const char **items = opt_alloc(o, (list->count ? 2 * list->count : 1) * sizeof *items);
+        if (list->count > 0)
+            memcpy(items, list->items, list->count * sizeof *items);
+        list->items = items;
+    }
+    list->items[list->count++] = opt_strndup(o, item, strlen(item));
 }
 
 int opt_fail(struct fp_opts *o, int err, const char *fmt, ...)

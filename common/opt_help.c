@@ -112,9 +112,10 @@ void opt_print_help(struct fp_opts *o)
     help_line("--help, --version", "Print this, or the version, and exit.", "");
     if (!o->table->section)
         return;
-    printf("\nEach option can also be set in fp.conf, section [%s], or by the environment\n"
-           "(FP_ and its name, such as FP_LOG_LEVEL). The command line wins, then the\n"
-           "environment, then the file. Sizes: 512MiB, 3.5TB; times: 500ms, 2s, 1h.\n",
+    printf("\nOptions with a default can also be set in fp.conf, section [%s], or by the\n"
+           "environment (FP_ and its name, such as FP_LOG_LEVEL); of the others the man page\n"
+           "says which can. The command line wins, then the environment, then the file.\n"
+           "Sizes: 512MiB, 3.5TB; times: 500ms, 2s, 1h.\n",
            o->table->section);
 }
 

@@ -465,26 +465,25 @@ static int connect_next(struct fp_rpc_conn *c)
     return rc;
 }
 
+/* Of HOST:PORT the host; a longer one has lost its port, and is shown as it is. */
+static int name_bytes(const char *peer)
+{
+    const char *colon = strrchr(peer, ':');
+    return (int)(colon ? (size_t)(colon - peer) : strlen(peer));
+}
+
 static void lookup_cb(uv_getaddrinfo_t *req, int status, struct addrinfo *list)
 {
     struct fp_rpc_conn *c = req->data;
-    for (struct addrinfo *ai = list; ai && c->addrs_n < CONN_ADDRS; ai = ai->ai_next) {
-        union fp_sockaddr *addr = &c->addrs[c->addrs_n];
-        if (ai->ai_addrlen > sizeof *addr)
-            continue;
-        memcpy(addr, ai->ai_addr, ai->ai_addrlen);
-        if (ai->ai_family == AF_INET6)
-            addr->v6.sin6_port = htons(c->port);
-        else
-            addr->v4.sin_port = htons(c->port);
-        c->addrs_n++;
-    }
+    c->addrs_n = fp_addr_order(list, c->addrs, CONN_ADDRS);
+    for (unsigned i = 0; i < c->addrs_n; i++)
+        fp_addr_set_port(&c->addrs[i], c->port);
     uv_freeaddrinfo(list);
     if (c->state == CONN_RESOLVE) {
         int rc = status < 0 ? FP_ENOHOST : connect_next(c);
         if (status < 0) /* the peer is HOST:PORT */
             fp_conn_fail(c, rc, "the host name %.*s cannot be resolved (%s)",
-                         (int)strcspn(c->peer, ":"), c->peer, fp_strerror(status));
+                         name_bytes(c->peer), c->peer, fp_strerror(status));
         else if (rc < 0)
             fp_conn_fail(c, rc, "cannot reach %s: %s", c->peer, fp_strerror(rc));
     }

@@ -25,7 +25,7 @@
 #define SETUP_MSG_BYTES 8u
 #define SETUP_PLAIN     1u
 
-#define CONN_ADDRS      4u /* of a host name, tried one after the other */
+#define CONN_ADDRS      8u /* of a host name, tried one after the other */
 
 #define WHEEL_SLOTS     512u
 #define TICK_MS         32u

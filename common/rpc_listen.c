@@ -111,10 +111,7 @@ static int resolve(const char *host, uint16_t port, union fp_sockaddr *out)
     if (list->ai_addrlen <= sizeof *out)
         memcpy(out, list->ai_addr, list->ai_addrlen);
     freeaddrinfo(list);
-    if (out->sa.sa_family == AF_INET6)
-        out->v6.sin6_port = htons(port);
-    else
-        out->v4.sin_port = htons(port);
+    fp_addr_set_port(out, port);
     return 0;
 }
 
@@ -127,6 +124,8 @@ static int listen_on(const union fp_sockaddr *addr)
     /* A restarted daemon may take its port while old connections are in TIME_WAIT; two daemons still cannot
      * share it. */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (addr->sa.sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&addr->v6.sin6_addr))
+        (void)fp_addr_both(fd); /* all addresses are wanted; one that can't do both has those of IPv6 */
     if (bind(fd, &addr->sa, fp_addr_len(addr)) < 0 || listen(fd, BACKLOG) < 0) {
         int rc = -errno;
         close(fd);

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fp/grown.h"
 #include "fp/units.h"
 
 struct cell {
@@ -74,34 +75,24 @@ void fp_table_free(struct fp_table *t)
     free(t);
 }
 
-static bool grow(struct fp_table *t)
-{
-    if (t->ncells < t->room)
-        return true;
-    size_t room = t->room ? t->room * 2 : 64;
-    struct cell *cells = reallocarray(t->cells, room, sizeof *cells);
-    if (!cells)
-        return false;
-    t->cells = cells;
-    t->room = room;
-    return true;
-}
-
 __attribute__((format(printf, 3, 0))) static void add_cell(struct fp_table *t, enum fp_style style,
                                                            const char *fmt, va_list ap)
 {
     char *text = NULL;
+    struct cell *cells;
     if (!t || t->failed)
         return;
     if (vasprintf(&text, fmt, ap) < 0) {
         t->failed = true;
         return;
     }
-    if (!grow(t)) {
+    cells = fp_grown(t->cells, t->ncells, &t->room, sizeof *cells);
+    if (!cells) {
         free(text);
         t->failed = true;
         return;
     }
+    t->cells = cells;
     for (unsigned char *p = (unsigned char *)text; *p; p++) {
         if (*p < 0x20 || *p == 0x7f)
             *p = '?';

@@ -555,6 +555,13 @@ static const char *node_name(struct fp_aux_host *h)
     return "auxtest";
 }
 
+/* A store that exists in memory is mounted nowhere. */
+static const char *nowhere(struct fp_aux_host *h)
+{
+    (void)h;
+    return "";
+}
+
 const struct fp_aux_services auxtest_services = {
     .size_bytes = sizeof(struct fp_aux_services), .abi = FP_AUX_ABI, .option_text = option_text, .option_number = option_number,
     .log = log_line, .count = count, .gauge = count, .cancelled = cancelled, .left_ms = left_ms, .flat = flat, .out_buffer = out_buffer,
@@ -563,5 +570,5 @@ const struct fp_aux_services auxtest_services = {
     .data_write = data_write, .hashtable_get = hashtable_get, .hashtable_update = hashtable_update, .table_get = table_get,
     .table_put = table_put, .table_remove = table_remove, .file_read = file_read, .file_write = file_write, .file_find = file_find,
     .xattr_get = xattr_get, .xattr_set = xattr_set, .send = send_message, .node = node_name, .skip = skip_chunks,
-    .policy = policy,
+    .policy = policy, .mountpoint = nowhere, .cores = nowhere,
 };

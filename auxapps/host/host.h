@@ -202,7 +202,7 @@ struct aux_host {
     uint8_t *region;               /* written by stages */
     const uint8_t *region_ro;      /* what stages read */
     struct fp_auxw_status *status;
-    char plugin_dir[AUX_PATH_BYTES], node[128];
+    char plugin_dir[AUX_PATH_BYTES], node[128], mountpoint[4096], cores_text[257];
     struct aux_cores *cores;
     _Atomic bool ready, stopping;
     uint32_t napps;                /* declared: places 0 .. napps - 1; behind them those loaded for decoding */

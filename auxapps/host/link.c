@@ -172,6 +172,8 @@ static int on_start(struct aux_host *h, const struct fp_auxw_start *m)
     snprintf(cores, sizeof(cores), "%.*s", (int)sizeof(m->cores), m->cores);
     snprintf(h->plugin_dir, sizeof(h->plugin_dir), "%.*s", (int)sizeof(m->plugin_dir) - 1, m->plugin_dir);
     snprintf(h->node, sizeof(h->node), "%.*s", (int)sizeof(m->node) - 1, m->node);
+    snprintf(h->mountpoint, sizeof(h->mountpoint), "%.*s", (int)sizeof(m->mountpoint) - 1, m->mountpoint);
+    snprintf(h->cores_text, sizeof(h->cores_text), "%s", cores);
     atomic_store(&h->nall, h->napps);
     /* Before any other thread is made: they inherit where they may run, those of plugins too. */
     rc = aux_cores_new(cores, &h->cores, why);

@@ -102,6 +102,16 @@ static const char *sv_node(struct fp_aux_host *host)
     return host->app->h->node;
 }
 
+static const char *sv_mountpoint(struct fp_aux_host *host)
+{
+    return host->app->h->mountpoint;
+}
+
+static const char *sv_cores(struct fp_aux_host *host)
+{
+    return host->app->h->cores_text;
+}
+
 void aux_services_init(void)
 {
     struct fp_aux_services *s = &aux_services;
@@ -114,6 +124,8 @@ void aux_services_init(void)
     s->count = sv_count;
     s->gauge = sv_gauge;
     s->node = sv_node;
+    s->mountpoint = sv_mountpoint;
+    s->cores = sv_cores;
     s->skip = sv_skip;
     aux_call_fill(s);
     aux_figure2_fill(s);

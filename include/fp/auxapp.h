@@ -317,6 +317,8 @@ struct fp_aux_services {
     const char *(*node)(struct fp_aux_host *);
     int (*skip)(struct fp_aux_host *, const struct fp_aux_skip *);
     int (*policy)(struct fp_aux_host *, const char *text, char *why, uint32_t why_bytes);
+    const char *(*mountpoint)(struct fp_aux_host *);
+    const char *(*cores)(struct fp_aux_host *);
 };
 
 /* First member of struct fp_aux_host and struct fp_aux_call; the rest is the host's. */
@@ -532,6 +534,14 @@ static inline int fp_aux_policy(struct fp_aux_host *h, const char *text, char *w
 }
 
 static inline const char *fp_aux_node(struct fp_aux_host *h) { return FP_AUX_CALL(h, node, ""); }
+
+/* --- where it runs: any thread; valid from start to stop */
+
+/* Directory where the store is mounted on this node, absolute; "": not known. It is mounted only when start has returned. For programs that an aux-app starts, and for files larger than the
+ * services above take: what is done there is seen by io ops and passes all aux-apps, so nothing that waits for it may be waited for in a callback. */
+static inline const char *fp_aux_mountpoint(struct fp_aux_host *h) { return FP_AUX_CALL(h, mountpoint, ""); }
+/* Service cores of the mount, "7" or "1,3-5"; "": none were set aside. */
+static inline const char *fp_aux_cores(struct fp_aux_host *h) { return FP_AUX_CALL(h, cores, ""); }
 
 #ifdef __cplusplus
 }

@@ -94,6 +94,7 @@ struct fp_auxw_start {
     char cores[256];               /* service cores, "7" or "1,3-5"; "": none set aside */
     char node[128], plugin_dir[256];
     uint64_t memory_bytes;         /* a host that has more is ended; 0: not known */
+    char mountpoint[4096];         /* where the store is, or will be, mounted */
 };
 
 struct fp_auxw_chunk_out {

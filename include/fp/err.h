@@ -40,7 +40,7 @@
     X(FP_ERECALL, -5021, EIO,                                                                                \
       "another mount has closed it and not published it yet, and does not do so in time: see fpctl status")        \
     X(FP_EOVERTAKEN, -5022, EIO,                                                                             \
-      "the file was written by another mount while this one was cut off: what had been closed or appended here before is not published")  \
+      "the file was written by another mount, or put back to what it was, while this one was cut off: what had been closed or appended here before is not published")  \
     X(FP_EPUBLISHING, -5023, EIO, "another mount has closed it and is publishing it")                            \
     X(FP_EAPPENDING, -5024, EIO,                                                                             \
       "another mount has the right to append to the file, and does not give it back: see fpctl status")

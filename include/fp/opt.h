@@ -168,6 +168,15 @@ struct fp_opt {
                 "Encrypt chunk payloads between nodes. Off only where the network is trusted; both ends "    \
                 "always prove the key.",                                                                     \
                 .flags = FP_OPT_COMMON)
+/* The words of close, in the order of enum cl_close_mode. */
+extern const char *const fp_close_names[];
+/* Of a mount, and of who starts one. */
+#define FP_OPT_CLOSE(T, field)                                                                               \
+    FP_OPT_ENUM(T, field, "close", "publish", fp_close_names,                                                \
+                "What close(2) waits for: until other mounts can see the data (publish), until it is on "    \
+                "the device as after fsync(2) (sync), or for nothing: another mount that opens the file "    \
+                "waits instead (behind). With behind, what was closed is lost with the mount, unless it "    \
+                "was synced, renamed or linked, or opened elsewhere, since.")
 #define FP_OPT_READY_FD(T, field)                                                                            \
     FP_OPT_INT(T, field, "ready-fd", "-1", -1, 1 << 20,                                                      \
                "Write one line to this descriptor once ready, and close it: the address listened on, or "    \
