@@ -11,10 +11,10 @@
  *
  * Called by the core's thread, in a group. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "fp/auxwire.h"
+#include "fp/grown.h"
 #include "fp/log.h"
 #include "manager/core_int.h"
 
@@ -29,17 +29,14 @@
 
 int mgr_post(struct mgr_core *c, struct mgr_conn *to, uint16_t type, const ProtobufCMessage *msg)
 {
+    struct mgr_post *list;
+
     if (c->post_count == POSTS_MAX)
         return -EAGAIN;
-    if (c->post_count == c->post_cap) {
-        size_t cap = c->post_cap ? c->post_cap * 2 : 64;
-        struct mgr_post *p = realloc(c->posts, cap * sizeof *p);
-
-        if (!p)
-            return -ENOMEM;
-        c->posts = p;
-        c->post_cap = cap;
-    }
+    list = fp_grown(c->posts, c->post_count, &c->post_cap, sizeof *list);
+    if (!list)
+        return -ENOMEM;
+    c->posts = list;
     c->posts[c->post_count++] = (struct mgr_post){.conn = to, .type = type, .msg = msg};
     return 0;
 }

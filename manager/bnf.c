@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "fp/err.h"
+#include "fp/grown.h"
 #include "fp/log.h"
 #include "manager/core_int.h"
 #include "manager/drain.h"
@@ -118,21 +119,14 @@ static bool set_text(char **at, const char *text)
 
 static struct mgr_bnf *bnf_new(struct mgr_core *c, const uint8_t uuid[16])
 {
-    struct mgr_bnf *b = calloc(1, sizeof *b);
+    struct mgr_bnf *b = calloc(1, sizeof *b), **list = fp_grown(c->bnfs, c->bnf_count, &c->bnf_cap, sizeof *list);
 
-    if (c->bnf_count == c->bnf_cap) {
-        size_t cap = c->bnf_cap ? c->bnf_cap * 2 : 16;
-        struct mgr_bnf **p = realloc(c->bnfs, cap * sizeof(*p));
-
-        if (!p) {
-            free(b);
-            return NULL;
-        }
-        c->bnfs = p;
-        c->bnf_cap = cap;
-    }
-    if (!b)
+    if (list)
+        c->bnfs = list;
+    if (!b || !list) {
+        free(b);
         return NULL;
+    }
     memcpy(b->uuid, uuid, 16);
     if (!set_text(&b->node, "") || !set_text(&b->addr, "") || !set_text(&b->local_path, "") ||
         !set_text(&b->backend, "") || !set_text(&b->error, "")) {

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "fp/err.h"
+#include "fp/grown.h"
 #include "manager/core_int.h"
 #include "manager/version.h"
 #include "manager/sets.h"
@@ -26,17 +27,14 @@ struct pieces {
 
 static int append(struct pieces *ps, const struct piece *p)
 {
+    struct piece *list;
+
     if (ps->count == PIECES_MAX)
         return -EOPNOTSUPP;
-    if (ps->count == ps->cap) {
-        size_t cap = ps->cap ? ps->cap * 2 : 256;
-        struct piece *list = realloc(ps->list, cap * sizeof *list);
-
-        if (!list)
-            return -ENOMEM;
-        ps->list = list;
-        ps->cap = cap;
-    }
+    list = fp_grown(ps->list, ps->count, &ps->cap, sizeof *list);
+    if (!list)
+        return -ENOMEM;
+    ps->list = list;
     ps->list[ps->count++] = *p;
     return 0;
 }

@@ -380,7 +380,7 @@ static int refuse_overtaken(struct mgr_core *c, struct mgr_req *rq, const Fp__Co
     const struct mgr_session *s = rq->sess;
     int rc = drop_chunks(c, rq, m);
 
-    FP_LOG_EVERY(1000, FP_LOG_WARN, "inode %llu: what %s:%s had closed or appended before it was cut off is refused: the file was opened or written by others since",
+    FP_LOG_EVERY(1000, FP_LOG_WARN, "inode %llu: what %s:%s had closed or appended before it was cut off is refused: the file was opened or written by others since, or put back to what it was before",
                  (unsigned long long)m->ino, s->node, s->mountpoint);
     return rc == -ENOENT ? FP_EOVERTAKEN : rc;
 }
@@ -516,10 +516,16 @@ MGR_HANDLER(commit)
     }
     if (!rc && m->kill_suidgid)
         rc = mgr_kill_suidgid(c, &in);
+    if (!rc && !m->fold && k.n_slices)
+        rc = mgr_lost_written(c, &in, k.slices, k.n_slices);
     if (!rc && !m->fold && in.data_version != before)
         rc = mgr_sets_changed(c, &in, (int64_t)(in.size - size));
     if (!rc && m->fold && in.data_version != before && in.flags & MGR_DRAINS)
         rc = mgr_drained_folded(c, &in, before);
+    if (m->based_on && m->closes && m->lease_time != rq->sess->lease_time) /* its mount is back with what it had closed */
+        in.flags &= ~(MGR_LOST_CLOSE | MGR_UNSURE);
+    if (!rc && m->closes)
+        rc = mgr_lease_published(c, rq->sess, in.ino, m->closed_upto);
     rc = rc ? rc : mgr_inode_put(c, &in);
     if (!rc && m->closes && !m->fold)
         rc = mgr_epoch_published(c, rq->sess, in.ino);

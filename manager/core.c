@@ -16,6 +16,7 @@
 #include "life.pb-c.h"
 #include "fp/bug.h"
 #include "fp/err.h"
+#include "fp/grown.h"
 #include "fp/log.h"
 #include "fp/record.h"
 #include "manager/core_int.h"
@@ -115,6 +116,7 @@ static const struct handler handlers[] = {
     H(CTL_VERSIONS, ctl_versions, ctl_versions, NULL, CTL),
     H(CTL_BNF_SET, ctl_bnf_set, ctl_bnf_set, NULL, CTL),
     H(CTL_LOCKS, ctl_locks, ctl_locks, NULL, CLIENT | CTL),
+    H(CTL_CONVERSIONS, ctl_conversions, ctl_conversions, NULL, CTL),
     H(CTL_RELEASE, ctl_release, empty, NULL, CTL),
 };
 
@@ -236,6 +238,18 @@ static int hold_again(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
     return rc == -ENOENT ? 0 : rc ? rc : mgr_sets_opened(c, &in);
 }
 
+/* What it had changed of a file that was put back since, because its session was given up: that all went well would not be true any more. */
+static int still_holds(struct mgr_core *c, const struct mgr_req *rq, const struct handler *h, const void *msg)
+{
+    const Fp__SetAttr *sa = msg;
+
+    if (h->fn == mgr_commit)
+        return mgr_is_overtaken(c, rq->sess, ((const Fp__Commit *)msg)->ino);
+    if (h->fn == mgr_punch)
+        return mgr_is_overtaken(c, rq->sess, ((const Fp__Punch *)msg)->ino);
+    return h->fn == mgr_setattr && sa->valid & FP__SET_ATTR_VALID__SET_SIZE ? mgr_is_overtaken(c, rq->sess, sa->ino) : 0;
+}
+
 /* An answer that is kept, read back. An open MkNod holds its inode again: after a hello the session holds
  * only what it told, and of this one it had no answer. */
 static int replay(struct mgr_core *c, struct mgr_req *rq, const struct handler *h, const void *msg,
@@ -243,7 +257,10 @@ static int replay(struct mgr_core *c, struct mgr_req *rq, const struct handler *
 {
     const Fp__MkNod *mk = msg;
     ProtobufCMessage *out = NULL;
+    int rc = still_holds(c, rq, h, msg);
 
+    if (rc)
+        return rc;
     if (h->out) {
         out = protobuf_c_message_unpack(h->out, &c->arena.pb, body.len, body.data);
         if (!out)
@@ -376,6 +393,7 @@ void mgr_core_begin(struct mgr_core *c, struct mgr_now now)
     if (c->reload && mgr_reload(c))
         return; /* db.err is set: every request of this group fails with it */
     mgr_db_begin(&c->db);
+    (void)mgr_lost_tick(c); /* before anybody is heard who may bring it; a failure dooms the group */
 }
 
 /* Who has been heard in this group already is not made to have been heard in the future. */
@@ -450,17 +468,13 @@ int mgr_ids(struct mgr_core *c, enum mgr_stmt st, int rc, uint64_t **out, size_t
 void mgr_out(struct mgr_core *c, enum mgr_out_kind kind, struct mgr_conn *conn, uint16_t type,
              const ProtobufCMessage *msg)
 {
-    if (c->out_count == c->out_cap) {
-        size_t cap = c->out_cap ? c->out_cap * 2 : 64;
-        struct mgr_out *p = realloc(c->outs, cap * sizeof *p);
+    struct mgr_out *list = fp_grown(c->outs, c->out_count, &c->out_cap, sizeof *list);
 
-        if (!p) {
-            FP_LOG_EVERY(1000, FP_LOG_ERROR, "out of memory: a message is lost");
-            return;
-        }
-        c->outs = p;
-        c->out_cap = cap;
+    if (!list) {
+        FP_LOG_EVERY(1000, FP_LOG_ERROR, "out of memory: a message is lost");
+        return;
     }
+    c->outs = list;
     /* Were a chunk deleted before the transaction that dropped it is durable, a crash of the machine would
      * bring back a map that names it. */
     c->outs[c->out_count++] = (struct mgr_out){.kind = kind,
@@ -499,6 +513,8 @@ int mgr_core_end(struct mgr_core *c, bool *durable)
     err = mgr_db_commit(&c->db);
     c->in_group = false;
     mgr_returns_say(c, !err);
+    mgr_lost_done(c, !err);
+    mgr_leases_group_over(c, !err);
     if (!err && c->new_number)
         mgr_db_sync(&c->db); /* a failure is in the log, and durable requests fail */
     c->new_number = false;

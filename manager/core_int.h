@@ -27,6 +27,7 @@
 #define MGR_WINDOW_MAX     65536u /* slices of one window: more could not be told in one answer to MSG_SLICEMAP */
 #define MGR_RECLAIM_STEP   2048u /* slices removed per group, so that others get their turn */
 
+struct mgr_deaths;
 struct mgr_levels;
 struct mgr_sets;
 
@@ -39,9 +40,13 @@ struct mgr_counters {
 /* mgr_inode.flags */
 #define MGR_STRICT   1u  /* of a directory: for what is made in it */
 #define MGR_DRAINS   4u  /* rows of drain_file want to hear of changes of data */
-#define MGR_TORN_FILE 32u /* a mount that was writing it is gone (settorn.c) */
+#define MGR_TORN_FILE 32u /* a mount or a program that was writing it is gone (settorn.c; the index inode_torn) */
 #define MGR_LINKABLE 64u /* made with O_TMPFILE and never named: link(2) may give it its first name */
 #define MGR_STAGED   128u /* a job has brought it from a target: it is of no checkpoint set unless somebody says so */
+#define MGR_CONVERTED 256u /* a conversion has made it: it is of the set of its result, and of no other (convert.c) */
+#define MGR_LOST_CLOSE 512u /* what was closed of it was never published: its mount is gone (lostclose.c; the index inode_lost) */
+#define MGR_UNSURE   1024u /* a mount that may have closed it behind, unheard, is gone (lostclose.c) */
+#define MGR_TORN_MARKS (MGR_TORN_FILE | MGR_LOST_CLOSE | MGR_UNSURE) /* a set of a file that has one of them is torn */
 #define MGR_SHADOW   16u /* the inode of a version: no name, no orphan, not counted as a file */
 
 struct mgr_inode {
@@ -186,6 +191,7 @@ struct mgr_core {
     uint64_t doubt; /* BnfTable.doubt */
     struct mgr_locks *locks;
     struct mgr_leases *leases;
+    struct mgr_deaths *deaths; /* of which what was lost is to be marked (lostclose.c) */
     struct mgr_grace *grace;
     struct mgr_versions *versions;
     struct mgr_drain *drain;
@@ -528,6 +534,15 @@ void mgr_lease_released(struct mgr_core *c, const struct mgr_session *s, uint64_
 void mgr_leases_drop(struct mgr_core *c, struct mgr_session *s);
 /* What s is told of a file's attributes: with what the holder has closed and not published, if that is another session. */
 void mgr_lease_attr(const struct mgr_core *c, const struct mgr_session *s, Fp__Attr *a);
+/* Has the file been closed under a lease that is still had, and is not all of that published? */
+bool mgr_lease_is_behind(const struct mgr_core *c, uint64_t ino);
+/* Has the session closed anything behind that is not published? fn for each such file, once. */
+bool mgr_leases_any_closed(const struct mgr_session *s);
+void mgr_leases_each_written(const struct mgr_session *s, void (*fn)(void *arg, uint64_t ino), void *arg); /* those that it has open for writing */
+void mgr_leases_take_closed(struct mgr_session *s, void (*fn)(void *arg, uint64_t ino, uint64_t size), void *arg);
+/* A commit of s covers this close and those before it (Commit.closed_upto). */
+int mgr_lease_published(struct mgr_core *c, const struct mgr_session *s, uint64_t ino, uint64_t closed_upto);
+void mgr_leases_group_over(struct mgr_core *c, bool committed);
 /* The holder has set the file's time, or its size: what it has said before is over. */
 void mgr_lease_was_set(struct mgr_core *c, uint64_t ino, bool size);
 void mgr_leases_tick(struct mgr_core *c);
@@ -535,6 +550,29 @@ void mgr_leases_tick(struct mgr_core *c);
 void mgr_leases_each(const struct mgr_core *c, uint64_t ino, bool (*fn)(void *arg, const struct mgr_session *s, uint64_t ino, uint64_t since_ms, bool recalled), void *arg);
 /* After the COMMIT: recalls, and their ends. */
 void mgr_leases_pump(struct mgr_core *c);
+
+/* ---------------------------------------------------------------- lostclose.c */
+
+struct mgr_deaths *mgr_deaths_new(void); /* NULL: out of memory */
+void mgr_deaths_free(struct mgr_deaths *t);
+/* The session is gone, and what it has closed and not published with it; final: for good. Before its leases and its writes go. */
+int mgr_lost_closes(struct mgr_core *c, struct mgr_session *s, bool final);
+/* Before it, of one that has not said that it goes: what it had open for writing it may have closed, and not told of that any more. */
+int mgr_lost_doubt(struct mgr_core *c, const struct mgr_session *s);
+/* The same once more, if the group has failed in which that was seen; and the end of a group. */
+int mgr_lost_tick(struct mgr_core *c);
+void mgr_lost_done(struct mgr_core *c, bool committed);
+/* What was closed of this file is lost: as its mount says, or when that is gone. */
+int mgr_lost_close(struct mgr_core *c, const struct mgr_session *s, uint64_t ino, uint64_t size); /* size in bytes that it had for who closed it; UINT64_MAX: not known */
+/* Slices are written to it, or (none) it is cut: once all of it has been written again by one who opened it when nobody else had, it is well. Changes in->flags; the caller
+ * writes the inode. */
+int mgr_lost_written(struct mgr_core *c, struct mgr_inode *in, Fp__Slice *const *s, size_t n);
+/* Who says in its hello that it has the file open has not opened it anew. */
+void mgr_lost_reopened(struct mgr_core *c, uint64_t ino);
+/* Its mount is back, and all that it had closed is published. */
+int mgr_lost_found(struct mgr_core *c, uint64_t ino);
+/* Files of which something that was closed is lost, as fpctl status shows them. */
+int mgr_lost_list(struct mgr_core *c, Fp__CtlStatusReply *r);
 
 /* ---------------------------------------------------------------- bnf.c, inventory.c, damage.c */
 
@@ -634,6 +672,7 @@ MGR_HANDLER(ctl_sets);
 MGR_HANDLER(ctl_set_say);
 MGR_HANDLER(ctl_stop);
 MGR_HANDLER(ctl_versions);
+MGR_HANDLER(ctl_conversions); /* convertmsg.c */
 MGR_HANDLER(ctl_locks); /* ctl_locks.c */
 
 #endif

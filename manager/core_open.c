@@ -222,12 +222,13 @@ int mgr_core_new(struct mgr_core **out, const char *db_path, const struct mgr_co
     defaults(&c->o);
     c->now = c->start = now;
     c->leases = mgr_leases_new();
+    c->deaths = mgr_deaths_new();
     c->grace = mgr_grace_new();
     c->versions = mgr_versions_new();
     c->drain = mgr_drain_new();
     c->sets = mgr_sets_new();
     c->levels = mgr_levels_new();
-    rc = c->locks && c->leases && c->grace && c->versions && c->drain && c->sets && c->levels ? mgr_db_open(&c->db, db_path, c->o.cache_bytes, &created, why) : -ENOMEM;
+    rc = c->locks && c->leases && c->deaths && c->grace && c->versions && c->drain && c->sets && c->levels ? mgr_db_open(&c->db, db_path, c->o.cache_bytes, &created, why) : -ENOMEM;
     if (rc) {
         mgr_levels_free(c->levels);
         mgr_sets_free(c->sets);
@@ -235,6 +236,7 @@ int mgr_core_new(struct mgr_core **out, const char *db_path, const struct mgr_co
         mgr_versions_free(c->versions);
         mgr_grace_free(c->grace);
         mgr_leases_free(c->leases);
+        mgr_deaths_free(c->deaths);
         mgr_locks_free(c->locks);
         mgr_arena_fini(&c->arena);
         free(c);
@@ -273,6 +275,7 @@ void mgr_core_free(struct mgr_core *c)
     mgr_sets_free(c->sets);
     mgr_grace_free(c->grace);
     mgr_leases_free(c->leases);
+    mgr_deaths_free(c->deaths);
     mgr_locks_free(c->locks);
     mgr_arena_fini(&c->arena);
     free(c->sessions);

@@ -130,6 +130,7 @@ MGR_HANDLER(ctl_status)
     r->given_up = c->versions->given_up;
     rc = rc ? rc : add_clients(c, r);
     rc = rc || !c->damages ? rc : add_damage(c, r);
+    rc = rc ? rc : mgr_lost_list(c, r);
     rq->reply = &r->base;
     return rc;
 }

@@ -96,6 +96,7 @@ static bool add_lease(void *arg, const struct mgr_session *s, uint64_t ino, uint
 
     if (!l)
         return on;
+    l->behind = mgr_lease_is_behind(t->c, ino);
     l->kind = FP__CTL_LOCK_KIND__CTL_LOCK_LEASE;
     l->exclusive = true;
     l->end = MGR_LOCK_EOF;

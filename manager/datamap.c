@@ -224,7 +224,8 @@ MGR_HANDLER(sync)
         rc = mgr_inode_get(c, m->ino, &in);
         if (!rc && mgr_is(&in, S_IFREG)) {
             r->data_version = in.data_version;
-            rc = mgr_epoch_synced(c, rq->sess, m->ino);
+            rc = mgr_is_overtaken(c, rq->sess, m->ino); /* it was put back: what is to be synced is not there */
+            rc = rc ? rc : mgr_epoch_synced(c, rq->sess, m->ino);
             if (!rc && in.data_version != m->known_version)
                 rc = name_others(c, rq, m->ino, r);
         }

@@ -120,6 +120,9 @@ static const char *const steps[MGR_DB_VERSION - 1] = {
     "ALTER TABLE inode ADD COLUMN ckpt INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE chunk ADD COLUMN round INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE bad_chunk ADD COLUMN bnf INTEGER NOT NULL DEFAULT 0;",
+    "", /* the schema makes the index */
+    "", /* … */
+    "", /* … */
 };
 
 /* Brings the tables from a version (0: there are none) to ours. */

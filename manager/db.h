@@ -15,7 +15,7 @@
 #include "manager/stmt.h"
 
 #define MGR_DB_APPLICATION_ID 0x46505354 /* 'FPST' */
-#define MGR_DB_VERSION        7
+#define MGR_DB_VERSION        10
 #define MGR_DB_WHY_MAX        512
 
 struct mgr_db {

@@ -263,9 +263,6 @@ struct mgr_drain {
 
 /* ---------------------------------------------------------------- drain_rows.c */
 
-/* The list with room for one more, of malloc; NULL: out of memory, and it is as it was. */
-void *mgr_drain_grown(void *list, size_t count, size_t *cap, size_t size);
-
 struct mgr_drain *mgr_drain_new(void); /* NULL: out of memory */
 void mgr_drain_free(struct mgr_drain *d);
 /* Jobs, files that are worked on, targets, as the database has them. */

@@ -199,8 +199,8 @@ static int plan(struct mgr_core *c, struct mgr_dfile *f)
 
     if (rc == -ESTALE || rc == -ENOENT)
         return mgr_drain_again(c, f);
-    if (rc == -EIO && !c->db.err)
-        return mgr_drain_fail(c, f, -EIO, "a part of its data is lost: fpctl status says which");
+    if (rc == -ENODATA || (rc == -EIO && !c->db.err))
+        return mgr_drain_fail(c, f, -EIO, rc == -EIO ? "a part of its data is lost: fpctl status says which" : "what was closed of it was lost before it was stored: replace it, or cut it to nothing and write it again (fpctl status)");
     if (rc == -EFBIG)
         return mgr_drain_fail(c, f, rc, "it has more windows than can be drained");
     if (rc)

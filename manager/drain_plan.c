@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "fp/grown.h"
+
 /* ---------------------------------------------------------------- a run */
 
 bool mgr_plan_takes(const struct mgr_plan *p, uint64_t win, uint32_t slices)
@@ -34,7 +36,7 @@ int mgr_plan_add(struct mgr_plan *p, uint64_t win, uint32_t bnf, uint32_t bytes)
         p->bnf[i - 1].bytes += bytes;
         return 0;
     }
-    more = mgr_drain_grown(p->bnf, p->count, &p->cap, sizeof *more);
+    more = fp_grown(p->bnf, p->count, &p->cap, sizeof *more);
     if (!more)
         return -ENOMEM;
     p->bnf = more;
@@ -117,6 +119,8 @@ int mgr_drain_plan(struct mgr_core *c, struct mgr_dfile *f, bool *done)
         return mgr_doom(c, -ENOMEM);
     if (!rc && in.data_version != f->version)
         rc = -ESTALE;
+    if (!rc && in.flags & MGR_LOST_CLOSE)
+        rc = -ENODATA; /* an older copy is better than what is left here */
     if (rc)
         return rc;
     p.windows_max = mgr_plan_windows(in.chunk_size);

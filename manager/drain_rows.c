@@ -9,6 +9,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "fp/grown.h"
 #include "fp/targetid.h"
 
 #define GEN_BLOCK 65536u /* numbers reserved with one row, which is synced */
@@ -55,19 +56,6 @@ void mgr_drain_free(struct mgr_drain *d)
     mgr_map_fini(&d->dry);
     free(d->files);
     free(d);
-}
-
-void *mgr_drain_grown(void *list, size_t count, size_t *cap, size_t size)
-{
-    size_t n = *cap ? *cap * 2 : 16;
-    void *p;
-
-    if (count < *cap)
-        return list;
-    p = realloc(list, n * size);
-    if (p)
-        *cap = n;
-    return p;
 }
 
 /* ---------------------------------------------------------------- found in memory */
@@ -131,7 +119,7 @@ struct mgr_tasker *mgr_tasker(struct mgr_core *c, uint32_t bnf)
 static struct mgr_target *target_add(struct mgr_core *c, uint32_t id, const char *root)
 {
     struct mgr_drain *d = c->drain;
-    struct mgr_target *list = mgr_drain_grown(d->targets, d->ntargets, &d->targets_cap, sizeof *list), *t;
+    struct mgr_target *list = fp_grown(d->targets, d->ntargets, &d->targets_cap, sizeof *list), *t;
     char *copy = strdup(root);
 
     if (list)
@@ -313,7 +301,7 @@ int mgr_djob_row(struct mgr_core *c, enum mgr_stmt st, struct mgr_djob *j)
 static int job_add(struct mgr_core *c, struct mgr_djob *j)
 {
     struct mgr_drain *d = c->drain;
-    struct mgr_djob *list = mgr_drain_grown(d->jobs, d->njobs, &d->jobs_cap, sizeof *list);
+    struct mgr_djob *list = fp_grown(d->jobs, d->njobs, &d->jobs_cap, sizeof *list);
 
     if (!list) {
         mgr_djob_fini(j);
@@ -417,7 +405,7 @@ void mgr_dfile_row(struct mgr_core *c, enum mgr_stmt st, const struct mgr_djob *
 struct mgr_dfile *mgr_dfile_add(struct mgr_core *c, const struct mgr_dfile *f)
 {
     struct mgr_drain *d = c->drain;
-    struct mgr_dfile *list = mgr_drain_grown(d->files, d->nfiles, &d->files_cap, sizeof *list);
+    struct mgr_dfile *list = fp_grown(d->files, d->nfiles, &d->files_cap, sizeof *list);
 
     if (!list) {
         mgr_doom(c, -ENOMEM);

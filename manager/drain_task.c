@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "fp/err.h"
+#include "fp/grown.h"
 #include "fp/log.h"
 
 #define TASKS_MAX   64u
@@ -58,7 +59,7 @@ static size_t open_of(const struct mgr_tasker *t, uint32_t target)
 
 static struct mgr_open_task *open_add(struct mgr_tasker *t)
 {
-    struct mgr_open_task *p = mgr_drain_grown(t->open, t->count, &t->cap, sizeof *p);
+    struct mgr_open_task *p = fp_grown(t->open, t->count, &t->cap, sizeof *p);
 
     if (!p)
         return NULL;

@@ -20,9 +20,9 @@
  *
  * Called by the core's thread, in a group. */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "fp/bug.h"
+#include "fp/grown.h"
 #include "fp/log.h"
 #include "manager/version.h"
 
@@ -82,21 +82,17 @@ static bool has_closed(const struct mgr_vfile *v, uint64_t session)
 static int add_synced(struct mgr_core *c, struct mgr_vfile *v, uint64_t session, bool closed)
 {
     size_t i = find_synced(v, session);
+    struct mgr_ended *list;
 
     v->synced_once = true;
     if (i < v->nsynced) {
         v->synced[i].closed |= closed;
         return 0;
     }
-    if (v->nsynced == v->synced_cap) {
-        size_t cap = v->synced_cap ? v->synced_cap * 2 : 4;
-        struct mgr_ended *p = realloc(v->synced, cap * sizeof *p);
-
-        if (!p)
-            return mgr_doom(c, -ENOMEM);
-        v->synced = p;
-        v->synced_cap = cap;
-    }
+    list = fp_grown(v->synced, v->nsynced, &v->synced_cap, sizeof *list);
+    if (!list)
+        return mgr_doom(c, -ENOMEM);
+    v->synced = list;
     v->synced[v->nsynced++] = (struct mgr_ended){session, closed};
     return 0;
 }

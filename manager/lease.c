@@ -28,14 +28,15 @@
  * (FP_EOVERTAKEN, commit.c). While such a session may come back, an open for writing changes the version, since what is written then is not known
  * yet. Rejected: to refuse it always. Mostly nobody wants the file in the meantime, and it would be lost for a node that stood still.
  *
- * Called by the core's thread, in a group; the pump after it. Nothing here has to be undone with a group: a lease that its holder was not
- * told of is recalled like any other, and it answers that it keeps nothing. */
+ * Called by the core's thread, in a group; the pump after it. But for what a commit covers nothing here has to be undone with a group: a lease that its
+ * holder was not told of is recalled like any other, and it answers that it keeps nothing. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "fp/bug.h"
 #include "fp/err.h"
+#include "fp/grown.h"
 #include "fp/log.h"
 #include "manager/core_int.h"
 
@@ -57,6 +58,9 @@ struct mgr_lease {
     bool told;         /* … and MSG_RECALL is on its way */
     uint64_t until_ms; /* ended: forgotten then */
     uint64_t moved_ms; /* recalled: the holder has last said that it goes forward */
+    bool closed;       /* … that it has closed it, and not published all of that */
+    uint64_t number;   /* … of the last close that it has told */
+    uint64_t published; /* the last close that is: what was said of it may come later */
     uint64_t closed_size; /* … and that it has closed and not published what makes the file so large */
     int64_t closed_mtime; /* … at that time */
     uint32_t nwaiters;
@@ -68,12 +72,19 @@ struct say { /* MSG_RECALL without a lease to it */
     bool done;
 };
 
+struct covered { /* by a commit of this group, and what was known before */
+    uint64_t session, ino, published;
+    bool closed;
+};
+
 struct mgr_leases {
     struct mgr_lease **bucket;
     size_t buckets, count;
     TAILQ_HEAD(, mgr_lease) to_recall, ended;
     struct say *says;
     size_t nsays, says_cap;
+    struct covered *covered;
+    size_t ncovered, covered_cap;
     uint64_t serial;
 };
 
@@ -134,15 +145,11 @@ static void lease_free(struct mgr_leases *t, struct mgr_lease *l)
 /* What can't be said for want of memory is asked for again by who wants it. */
 static void say(struct mgr_leases *t, uint64_t session, uint64_t ino, bool done)
 {
-    if (t->nsays == t->says_cap) {
-        size_t cap = t->says_cap ? t->says_cap * 2 : 64;
-        struct say *p = realloc(t->says, cap * sizeof *p);
+    struct say *list = fp_grown(t->says, t->nsays, &t->says_cap, sizeof *list);
 
-        if (!p)
-            return;
-        t->says = p;
-        t->says_cap = cap;
-    }
+    if (!list)
+        return;
+    t->says = list;
     t->says[t->nsays++] = (struct say){.session = session, .ino = ino, .done = done};
 }
 
@@ -178,9 +185,9 @@ static void begin(struct mgr_core *c, struct mgr_lease *l, struct mgr_session *s
         TAILQ_REMOVE(&c->leases->ended, l, listed);
     l->since_ms = c->now.ms;
     l->until_ms = 0;
-    l->serial = l->moved_ms = l->closed_size = 0;
+    l->serial = l->moved_ms = l->closed_size = l->number = l->published = 0;
     l->closed_mtime = 0;
-    l->told = false;
+    l->told = l->closed = false;
     l->holder = s;
     LIST_INSERT_HEAD(&s->leases, l, of_session);
 }
@@ -337,16 +344,75 @@ MGR_HANDLER(recall)
     return 0;
 }
 
+/* Without the lease: it is back after its session had expired. */
+static int closed_before(struct mgr_core *c, const struct mgr_session *s, const Fp__Closed *m)
+{
+    if (m->lost) /* its release may have been heard first */
+        return mgr_lost_close(c, s, m->ino, UINT64_MAX);
+    if (!mgr_map_get(&s->opens, m->ino))
+        return 0;
+    return m->size_bytes || m->mtime_ns ? 0 : mgr_lost_found(c, m->ino);
+}
+
 MGR_HANDLER(closed)
 {
     const Fp__Closed *m = msg;
     struct mgr_lease *l = *place_of(c->leases, m->ino);
+    uint64_t was; /* the size that is lost, if it is */
 
-    if (!l || l->holder != rq->sess || m->size_bytes > INT64_MAX)
+    if (!rq->sess || m->size_bytes > INT64_MAX)
         return 0;
+    if (!l || l->holder != rq->sess)
+        return closed_before(c, rq->sess, m);
+    was = l->closed ? l->closed_size : UINT64_MAX;
+    l->closed = (m->size_bytes || m->mtime_ns) && m->number > l->published;
+    l->number = m->number > l->number ? m->number : l->number;
     l->closed_size = m->size_bytes;
     l->closed_mtime = m->mtime_ns;
+    return m->lost ? mgr_lost_close(c, rq->sess, m->ino, was) : 0;
+}
+
+static struct covered *new_covered(struct mgr_leases *t)
+{
+    struct covered *list = fp_grown(t->covered, t->ncovered, &t->covered_cap, sizeof *list);
+
+    if (!list)
+        return NULL;
+    t->covered = list;
+    return &t->covered[t->ncovered++];
+}
+
+int mgr_lease_published(struct mgr_core *c, const struct mgr_session *s, uint64_t ino, uint64_t closed_upto)
+{
+    struct mgr_lease *l = *place_of(c->leases, ino);
+    struct covered *was;
+
+    if (!l || l->holder != s || closed_upto <= l->published)
+        return 0;
+    was = new_covered(c->leases);
+    if (!was)
+        return mgr_doom(c, -ENOMEM);
+    *was = (struct covered){s->id, ino, l->published, l->closed};
+    l->published = closed_upto;
+    if (closed_upto >= l->number)
+        l->closed = false;
     return 0;
+}
+
+void mgr_leases_group_over(struct mgr_core *c, bool committed)
+{
+    struct mgr_leases *t = c->leases;
+
+    for (size_t i = t->ncovered; i-- > 0 && !committed;) {
+        const struct covered *was = &t->covered[i];
+        struct mgr_lease *l = *place_of(t, was->ino);
+
+        if (l && l->holder && l->holder->id == was->session) {
+            l->published = was->published;
+            l->closed |= was->closed;
+        }
+    }
+    t->ncovered = 0;
 }
 
 void mgr_lease_attr(const struct mgr_core *c, const struct mgr_session *s, Fp__Attr *a)
@@ -361,6 +427,43 @@ void mgr_lease_attr(const struct mgr_core *c, const struct mgr_session *s, Fp__A
         a->mtime_ns = l->closed_mtime;
     if (l->closed_mtime > a->ctime_ns)
         a->ctime_ns = l->closed_mtime;
+}
+
+bool mgr_lease_is_behind(const struct mgr_core *c, uint64_t ino)
+{
+    const struct mgr_lease *l = *place_of(c->leases, ino);
+
+    return l && l->holder && l->closed;
+}
+
+void mgr_leases_each_written(const struct mgr_session *s, void (*fn)(void *arg, uint64_t ino), void *arg)
+{
+    const struct mgr_lease *l;
+
+    LIST_FOREACH(l, &s->leases, of_session)
+        if (mgr_map_get(&s->writes, l->ino))
+            fn(arg, l->ino);
+}
+
+bool mgr_leases_any_closed(const struct mgr_session *s)
+{
+    const struct mgr_lease *l;
+
+    LIST_FOREACH(l, &s->leases, of_session)
+        if (l->closed)
+            return true;
+    return false;
+}
+
+void mgr_leases_take_closed(struct mgr_session *s, void (*fn)(void *arg, uint64_t ino, uint64_t size), void *arg)
+{
+    struct mgr_lease *l;
+
+    LIST_FOREACH(l, &s->leases, of_session)
+        if (l->closed) {
+            l->closed = false;
+            fn(arg, l->ino, l->closed_size);
+        }
 }
 
 void mgr_lease_was_set(struct mgr_core *c, uint64_t ino, bool size)
@@ -523,6 +626,7 @@ void mgr_leases_free(struct mgr_leases *t)
     if (!t)
         return;
     free(t->bucket);
+    free(t->covered);
     free(t->says);
     free(t);
 }

@@ -1,7 +1,7 @@
 /* Levels of durability: what is true of the present data of a file, or of all files of a checkpoint set.
  *
- *     none      some of it is lost or damaged (bad_chunk)
- *     pool      somebody has it open for writing, or some of it is not synced, or may be damaged, or is on a benefactor that is away
+ *     none      some of it is lost or damaged (bad_chunk), or was lost before it was published (lostclose.c)
+ *     pool      somebody has it open for writing, or a mount that may have closed it behind is gone, or some of it is not synced, or may be damaged, or is on a benefactor that is away
  *     local     each chunk is of a round that its benefactor has synced (rounds.c), and that benefactor is vouched for
  *     drained, verified    drained.c
  *
@@ -372,16 +372,24 @@ int mgr_level_data(struct mgr_core *c, const struct mgr_inode *in, bool want, ui
     return 0;
 }
 
+static int closed_is_lost(struct mgr_core *c, struct mgr_level *out)
+{
+    *out = (struct mgr_level){.level = FP__LEVEL__LEVEL_NONE, .why = (char *)""};
+    return because(c, out, true, NULL, "what was closed of it was lost before it was stored (--close behind): replace it, or cut it to nothing and write it again");
+}
+
 int mgr_level_file(struct mgr_core *c, const struct mgr_inode *in, bool want, uint32_t *look, struct mgr_level *out)
 {
-    int rc = mgr_level_data(c, in, want, look, out);
+    int rc = in->flags & MGR_LOST_CLOSE ? closed_is_lost(c, out) : mgr_level_data(c, in, want, look, out);
 
-    if (rc || out->level == FP__LEVEL__LEVEL_NONE || !mgr_map_get(&c->writers, in->ino))
+    if (rc || out->level == FP__LEVEL__LEVEL_NONE || (!mgr_map_get(&c->writers, in->ino) && !(in->flags & MGR_UNSURE)))
         return rc;
     out->level = FP__LEVEL__LEVEL_POOL;
     out->here = FP__LEVEL__LEVEL_NONE;
     out->copies = false;
-    return because(c, out, false, NULL, "it is open for writing");
+    if (mgr_map_get(&c->writers, in->ino))
+        return because(c, out, false, NULL, "it is open for writing");
+    return because(c, out, true, NULL, "its mount is gone, and what was closed of it last may be (--close behind): write it again");
 }
 
 static int count_drained(struct mgr_core *c, struct known *k)
@@ -402,8 +410,10 @@ int mgr_level_set(struct mgr_core *c, const struct mgr_set *s, bool want, uint32
     int rc;
 
     *out = (struct mgr_level){.level = FP__LEVEL__LEVEL_POOL, .why = (char *)""};
+    if (s->state == MGR_SET_TORN)
+        out->level = FP__LEVEL__LEVEL_NONE; /* however safe its files are: there is no such checkpoint */
     if (s->state != MGR_SET_COMPLETE)
-        return because(c, out, s->state != MGR_SET_OPEN, NULL, s->state == MGR_SET_TORN ? "the set is torn: a mount that was writing a file of it is gone" : "the set is not complete");
+        return because(c, out, s->state != MGR_SET_OPEN, NULL, s->state == MGR_SET_TORN ? "the set is torn: a mount or a program that was writing a file of it is gone, or could not store it" : "the set is not complete");
     if (mgr_unsettled(c))
         return because(c, out, false, NULL, "a mount that may write it is not back since the manager was started");
     k = get(c, true, s->id, s->gen);

@@ -38,7 +38,7 @@ static int set_of_dir(struct mgr_core *c, struct ask *a)
         return rc;
     a->is_set = true;
     rc = id ? mgr_set_get(c, id, &a->set) : -ENODATA;
-    return rc == -ENOENT || (!rc && a->set.state == MGR_SET_FORGOTTEN) ? -ENODATA : rc;
+    return rc == -ENOENT || (!rc && a->set.state == MGR_SET_FORGOTTEN && !a->m->only_set) ? -ENODATA : rc;
 }
 
 /* -ENOENT; -ENODATA: neither a regular file nor a set. */
@@ -74,7 +74,7 @@ static int name_set(struct mgr_core *c, const struct ask *a)
 
     if (!a->is_set && a->in.ckpt)
         rc = mgr_set_get(c, a->in.ckpt, &s);
-    if (rc || (!a->is_set && !a->in.ckpt) || s.state == MGR_SET_FORGOTTEN)
+    if (rc || (!a->is_set && !a->in.ckpt) || (s.state == MGR_SET_FORGOTTEN && !a->m->only_set))
         return rc == -ENOENT ? 0 : rc;
     snprintf(line, sizeof line, "%" PRIu64 " %" PRIu64, s.series, s.step);
     a->r->state = (Fp__CkptState)s.state;
@@ -311,7 +311,11 @@ MGR_HANDLER(level)
         return mgr_doom(c, -ENOMEM);
     rq->reply = &r->base;
     rc = find(c, &a);
-    rc = rc ? rc : find_target(c, &a);
+    if (rc || a.m->only_set) {
+        r->is_set = a.is_set;
+        return rc ? rc : name_set(c, &a);
+    }
+    rc = find_target(c, &a);
     rc = rc ? rc : level_of(c, &a, &l);
     if (!rc && a.m->to[0])
         rc = only_there(c, &a, &l);

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "fp/grown.h"
 #include "manager/locks_int.h"
 
 struct span { /* both ends are in it; none: start > end */
@@ -170,18 +171,14 @@ static bool may_have(struct mgr_locks *t, struct mgr_lockwait *w, uint64_t now_m
 
 static void recall(struct mgr_locks *t, const struct mgr_lockfile *f, uint64_t session)
 {
-    size_t cap = t->recalls_cap ? t->recalls_cap * 2 : 64;
     struct mgr_lock_recall *p = t->recalls;
 
     if (t->nrecalls && p[t->nrecalls - 1].ino == f->ino && p[t->nrecalls - 1].session == session)
         return;
-    if (t->nrecalls == t->recalls_cap) {
-        p = realloc(p, cap * sizeof *p);
-        if (!p)
-            return; /* asked for again with the next that waits */
-        t->recalls = p;
-        t->recalls_cap = cap;
-    }
+    p = fp_grown(p, t->nrecalls, &t->recalls_cap, sizeof *p);
+    if (!p)
+        return; /* asked for again with the next that waits */
+    t->recalls = p;
     p[t->nrecalls++] = (struct mgr_lock_recall){.ino = f->ino, .session = session};
 }
 

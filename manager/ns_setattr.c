@@ -45,10 +45,10 @@ static int set_size(struct mgr_core *c, const struct mgr_session *s, struct mgr_
         in->data_version++;
     rc = rc ? rc : mgr_sets_changed(c, in, (int64_t)(size - in->size));
     if (size == 0)
-        in->flags &= ~MGR_TORN_FILE;
+        in->flags &= ~(MGR_TORN_FILE | MGR_LOST_CLOSE | MGR_UNSURE);
     in->size = size;
     in->mtime = c->now.ns;
-    return rc;
+    return rc ? rc : mgr_lost_written(c, in, NULL, 0);
 }
 
 static void set_times(struct mgr_core *c, const Fp__SetAttr *m, struct mgr_inode *in)

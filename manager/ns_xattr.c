@@ -24,6 +24,7 @@
 #define VALUE_MAX_BYTES 65536u
 #define LIST_MAX_BYTES  65536u
 #define STRIPE_MAX      64
+#define CONVERTED       "user.fp.converted"
 
 enum own { OWN_NONE, OWN_CHUNK_SIZE, OWN_STRIPE, OWN_STRICT, OWN_UNKNOWN };
 
@@ -41,9 +42,14 @@ static bool is_name(const ProtobufCBinaryData *n, const char *name)
 
 static enum own own_of(const ProtobufCBinaryData *n)
 {
-    /* These two are kept as any other: what the aux-app of this name found, and what a user says of a checkpoint. */
-    if (!has_prefix(n, "user.fp.") || is_name(n, "user.fp.checksum") || is_name(n, "user.fp.checkpoint"))
+    /* These are kept as any other: what the aux-app of this name found, what a user says of a checkpoint, how a conversion is, and of what result a file is. */
+    static const char *const kept[] = {"user.fp.checksum", "user.fp.checkpoint", "user.fp.convert", "user.fp.convert_node", "user.fp.convert_of", "user.fp.convert_name", CONVERTED};
+
+    if (!has_prefix(n, "user.fp."))
         return OWN_NONE;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (is_name(n, kept[i]))
+            return OWN_NONE;
     if (is_name(n, "user.fp.chunk_size"))
         return OWN_CHUNK_SIZE;
     if (is_name(n, "user.fp.strict"))
@@ -159,6 +165,18 @@ static bool says_complete(const ProtobufCBinaryData *v)
     return v->len == 8 && memcmp(v->data, "complete", 8) == 0;
 }
 
+/* Of names that are kept, those that say something to us. */
+static int check_value(const ProtobufCBinaryData *name, const ProtobufCBinaryData *v, const struct mgr_inode *in)
+{
+    if (v->len > VALUE_MAX_BYTES)
+        return -E2BIG;
+    if (is_name(name, "user.fp.checkpoint"))
+        return says_complete(v) ? 0 : -EINVAL; /* misspelt, it would be kept and do nothing */
+    if (is_name(name, CONVERTED)) /* the name of a file beside it */
+        return mgr_is(in, S_IFREG) && v->len > 0 && v->len <= NAME_MAX_BYTES && !memchr(v->data, '/', v->len) && !memchr(v->data, 0, v->len) ? 0 : -EINVAL;
+    return 0;
+}
+
 MGR_HANDLER(setxattr)
 {
     const Fp__SetXattr *m = msg;
@@ -176,21 +194,22 @@ MGR_HANDLER(setxattr)
         rc = m->flags & XATTR_CREATE ? -EEXIST : parse(which, &m->value, &value);
         return rc ? rc : set_own(c, &in, which, value);
     }
-    if (m->value.len > VALUE_MAX_BYTES)
-        return -E2BIG;
-    if (is_name(&m->name, "user.fp.checkpoint") && !says_complete(&m->value))
-        return -EINVAL; /* misspelt, it would be kept and do nothing */
-    rc = check_set(c, m);
+    rc = check_value(&m->name, &m->value, &in);
+    rc = rc ? rc : check_set(c, m);
     if (!rc && is_cap(&m->name)) /* what was closed before takes it away when it is published: as set-id bits (ns_setattr.c) */
         rc = mgr_lease_check(c, rq->sess, m->ino);
+    if (!rc && is_name(&m->name, "user.fp.checkpoint")) { /* before it is kept: it may be refused */
+        rc = mgr_sets_told(c, m->ino, false);
+        rc = rc == -ENXIO || rc == -ESTALE ? -ENODATA : rc;
+        rc = rc ? rc : mgr_inode_get(c, m->ino, &in);
+    }
     rc = rc ? rc
             : mgr_db_exec(&c->db, XATTR_PUT, DBI(m->ino), DBB(m->name.data, m->name.len),
                           DBB(m->value.data, m->value.len));
     in.ctime = c->now.ns;
-    rc = rc ? rc : mgr_inode_put(c, &in);
-    if (!rc && is_name(&m->name, "user.fp.checkpoint"))
-        rc = mgr_sets_told(c, m->ino);
-    return rc;
+    if (!rc && is_name(&m->name, CONVERTED))
+        rc = mgr_sets_converted(c, &in);
+    return rc ? rc : mgr_inode_put(c, &in);
 }
 
 static int get_row(struct mgr_core *c, const Fp__GetXattr *m, ProtobufCBinaryData *value)

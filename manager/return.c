@@ -98,10 +98,13 @@ static int step(struct mgr_core *c, struct mgr_vfile *v, struct swap *w, bool *d
 }
 
 /* The version keeps the place in chunks of its own size, and the file takes that, too: after a cut to 0 it may have another one. */
-static void swap_attrs(const struct mgr_core *c, struct swap *w)
+/* asked: somebody wants the file as it was. What was lost of that, before it was rewritten, is lost still. */
+static void swap_attrs(const struct mgr_core *c, struct swap *w, bool asked)
 {
     struct mgr_inode was = w->file;
 
+    w->file.flags = (was.flags & ~(asked ? MGR_LOST_CLOSE | MGR_UNSURE : 0u)) | (w->shadow.flags & MGR_TORN_MARKS);
+    w->shadow.flags = MGR_SHADOW | (was.flags & MGR_TORN_MARKS);
     w->file.size = w->shadow.size;
     w->file.mtime = w->shadow.mtime;
     w->file.chunk_size = w->shadow.chunk_size;
@@ -154,7 +157,7 @@ static int finish(struct mgr_core *c, struct mgr_vfile *v, struct swap *w)
     int rc = note(c, v);
 
     rc = rc ? rc : renumber(c, v, &w->file);
-    swap_attrs(c, w);
+    swap_attrs(c, w, v->asked);
     c->versions->returning--;
     v->guard.state = MGR_REMAINS;
     v->guard.cursor = 0;
@@ -162,6 +165,7 @@ static int finish(struct mgr_core *c, struct mgr_vfile *v, struct swap *w)
     v->guard = (struct mgr_version){0};
     v->asked = false;
     rc = rc ? rc : mgr_sets_changed(c, &w->file, (int64_t)(w->file.size - w->shadow.size));
+    mgr_torn_joined(c, &w->file);
     return rc ? rc : mgr_version_save(c, v, &v->remains);
 }
 

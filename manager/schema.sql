@@ -13,6 +13,9 @@
 --     5  lock
 --     6  inode.flags
 --     7  chunk.round, bnf_sync, bnf_lost, inode.ckpt, ckpt_series, ckpt_set, version, version_win, given_up, overtaken, policy, target, tfile, ext, drained, drain_job, drain_file, drain_part
+--     8  index xattr_convert
+--     9  index inode_lost
+--    10  index inode_torn
 
 -- Values that exist once: 'store_uuid' (16 bytes), 'created_ns', 'chunk_size' and 'stripe' (defaults of the store);
 -- 'behind:<session>' for each session that asks for leases of files (lease.c).
@@ -58,6 +61,10 @@ CREATE TABLE IF NOT EXISTS inode (
 );
 -- Members of a set.
 CREATE INDEX IF NOT EXISTS inode_ckpt ON inode (ckpt) WHERE ckpt<>0;
+-- MGR_LOST_CLOSE: what was closed of it is lost.
+CREATE INDEX IF NOT EXISTS inode_lost ON inode (ino) WHERE flags&512<>0;
+-- MGR_TORN_MARKS: members that tear their set; with their marks, so that none is looked up for these.
+CREATE INDEX IF NOT EXISTS inode_torn ON inode (ckpt, ino, flags) WHERE ckpt<>0 AND flags&1568<>0;
 
 -- Names. The cookie is the position in readdir: given in order of creation, never changed, never used
 -- again, so a position stays good whatever happens to other entries.
@@ -78,6 +85,8 @@ CREATE TABLE IF NOT EXISTS xattr (
     value BLOB NOT NULL,
     PRIMARY KEY (ino, name)
 ) WITHOUT ROWID;
+-- Which conversions there are: user.fp.convert, as bytes.
+CREATE INDEX IF NOT EXISTS xattr_convert ON xattr (ino) WHERE name=x'757365722e66702e636f6e76657274';
 
 -- Inodes without a name that may be held open; emptied step by step when nobody holds them any more.
 -- Here so that a restarted manager finds them without a scan.
@@ -276,7 +285,7 @@ CREATE TABLE IF NOT EXISTS ckpt_set (
     top          INTEGER NOT NULL,    -- inode of the directory that is the set; 0: its files lie side by side
     gen          INTEGER NOT NULL,    -- one more each time that it is open again
     state        INTEGER NOT NULL,    -- 1 open, 2 complete, 3 torn, 4 forgotten
-    how          INTEGER NOT NULL,    -- found by 1 pattern, 2 word, 3 growth, 4 telling
+    how          INTEGER NOT NULL,    -- found by 1 pattern, 2 word, 3 growth, 4 telling, 5 being the result of a conversion
     told         INTEGER NOT NULL,    -- 1: somebody said that it is complete
     began_ns     INTEGER NOT NULL,
     complete_ns  INTEGER NOT NULL,

@@ -232,7 +232,7 @@ static int listen_on(struct mgr_server *s)
     else if (rc == FP_ENOHOST)
         FP_ERROR("cannot listen on %s: the host name %.*s cannot be resolved: give an address of this node with "
                  "--listen",
-                 addr, (int)strcspn(addr, ":"), addr);
+                 addr, (int)(strrchr(addr, ':') - addr), addr); /* it has one, else it were -EINVAL */
     else if (rc)
         FP_ERROR("cannot listen on %s: %s: give an address of this node with --listen", addr,
                  fp_strerror(rc));

@@ -15,6 +15,7 @@
 #include "fp/bug.h"
 #include "fp/clock.h"
 #include "fp/err.h"
+#include "fp/grown.h"
 #include "fp/log.h"
 #include "manager/server_int.h"
 
@@ -41,18 +42,14 @@ static void answer(struct fp_rpc_conn *conn, uint64_t id, uint16_t type, int sta
 void mgr_batch_add(struct mgr_server *s, struct fp_rpc_conn *conn, const struct fp_rpc_in *in,
                    const struct mgr_reply *reply)
 {
-    if (s->pending_count == s->pending_cap) {
-        size_t cap = s->pending_cap ? s->pending_cap * 2 : 256;
-        struct mgr_pending *p = realloc(s->pending, cap * sizeof *p);
+    struct mgr_pending *list = fp_grown(s->pending, s->pending_count, &s->pending_cap, sizeof *list);
 
-        if (!p) { /* executed, but not answered: the client asks again after a reconnect */
-            FP_ERROR("out of memory: closing the connection to %s", fp_rpc_conn_peer(conn));
-            fp_rpc_conn_close(conn, -ENOMEM);
-            return;
-        }
-        s->pending = p;
-        s->pending_cap = cap;
+    if (!list) { /* executed, but not answered: the client asks again after a reconnect */
+        FP_ERROR("out of memory: closing the connection to %s", fp_rpc_conn_peer(conn));
+        fp_rpc_conn_close(conn, -ENOMEM);
+        return;
     }
+    s->pending = list;
     s->pending[s->pending_count++] =
         (struct mgr_pending){.conn = fp_rpc_conn_get(conn), .id = in->id, .type = in->type, .reply = *reply};
 }

@@ -21,6 +21,7 @@
 
 #include "fp/bug.h"
 #include "fp/err.h"
+#include "fp/grown.h"
 #include "fp/log.h"
 #include "manager/core_int.h"
 #include "manager/foreign.h"
@@ -65,21 +66,14 @@ static void set_expired(struct mgr_core *c, struct mgr_session *s, bool expired)
 static struct mgr_session *session_new(struct mgr_core *c, uint64_t id, const char *node,
                                        const char *mountpoint, const char *software)
 {
-    struct mgr_session *s = calloc(1, sizeof *s);
+    struct mgr_session *s = calloc(1, sizeof *s), **list = fp_grown(c->sessions, c->session_count, &c->session_cap, sizeof *list);
 
-    if (c->session_count == c->session_cap) {
-        size_t cap = c->session_cap ? c->session_cap * 2 : 64;
-        struct mgr_session **p = realloc(c->sessions, cap * sizeof(*p));
-
-        if (!p) {
-            free(s);
-            return NULL;
-        }
-        c->sessions = p;
-        c->session_cap = cap;
-    }
-    if (!s)
+    if (list)
+        c->sessions = list;
+    if (!s || !list) {
+        free(s);
         return NULL;
+    }
     c->stirred = true;
     s->id = id;
     s->node = strdup(node);
@@ -263,6 +257,8 @@ static int bury_writes(struct mgr_core *c, struct mgr_session *s)
 {
     int rc = mgr_epoch_died(c, s);
 
+    rc = rc ? rc : mgr_lost_doubt(c, s);
+    rc = rc ? rc : mgr_lost_closes(c, s, true);
     drop_writes(c, s);
     return rc ? rc : mgr_versions_sweep(c);
 }
@@ -273,14 +269,13 @@ static int bury(struct mgr_core *c, const struct mgr_session *newcomer)
 
     for (size_t i = 0; i < c->session_count && !rc; i++) {
         struct mgr_session *s = c->sessions[i];
-
         bool unknown = s->settled_ms == UINT64_MAX;
 
-        if (s == newcomer || s->conn || (!s->writes.used && s->id != c->early_session && !unknown && !c->versions->shadows.used) || !takes_place(s, newcomer))
+        if (s == newcomer || s->conn || (!s->writes.used && s->id != c->early_session && !unknown && !c->versions->shadows.used && !mgr_leases_any_closed(s)) || !takes_place(s, newcomer))
             continue;
         rc = s->id == c->early_session ? early_set(c, 0) : 0;
         rc = rc ? rc : mgr_epoch_gone(c, s);
-        rc = rc || (!s->writes.used && !unknown) ? rc : bury_writes(c, s);
+        rc = rc || (!s->writes.used && !unknown && !mgr_leases_any_closed(s)) ? rc : bury_writes(c, s);
         if (!rc && unknown)
             set_settled(c, s, 0);
     }
@@ -379,15 +374,11 @@ MGR_HANDLER(inodes)
 
 static int remember(struct mgr_core *c, uint64_t session, uint64_t ino, bool write)
 {
-    if (c->undo_count == c->undo_cap) {
-        size_t cap = c->undo_cap ? c->undo_cap * 2 : 256;
-        struct mgr_undo *p = realloc(c->undo, cap * sizeof *p);
+    struct mgr_undo *list = fp_grown(c->undo, c->undo_count, &c->undo_cap, sizeof *list);
 
-        if (!p)
-            return -ENOMEM;
-        c->undo = p;
-        c->undo_cap = cap;
-    }
+    if (!list)
+        return -ENOMEM;
+    c->undo = list;
     c->undo[c->undo_count++] = (struct mgr_undo){.session = session, .ino = ino, .write = write};
     return 0;
 }
@@ -582,6 +573,8 @@ static int take_opens(struct mgr_core *c, struct mgr_session *s, const Fp__Hello
         rc = rc ? rc : mgr_sets_opened(c, &in);
         if (rc && rc != -ENOENT)
             return rc;
+        if (!rc && in.flags & MGR_LOST_CLOSE)
+            mgr_lost_reopened(c, ino);
     }
     return 0;
 }
@@ -690,6 +683,7 @@ MGR_HANDLER(bye)
     if (!rq->sess)
         return 0;
     rc = mgr_epoch_gone(c, rq->sess);
+    rc = rc ? rc : mgr_lost_closes(c, rq->sess, true);
     rc = rc ? rc : left_open(c, rq->sess, m);
     if (rc)
         return rc;
@@ -718,6 +712,8 @@ static int expire(struct mgr_core *c, struct mgr_session *s)
     if (mgr_locks_session_end(c, s->id))
         return -EIO; /* the group is doomed */
     if (mgr_leases_expire(c, s) || mgr_epoch_gone(c, s) || mgr_epoch_died(c, s))
+        return -EIO;
+    if (mgr_lost_doubt(c, s) || mgr_lost_closes(c, s, false))
         return -EIO;
     mgr_sets_died(c, s);
     drop_holds(c, s);

@@ -148,7 +148,7 @@ static int find_out(struct mgr_core *c, uint64_t dir, uint64_t *id)
         return rc;
     *id = grown;
     for (size_t i = n; i-- > 0 && !rc && !*id;) {
-        rc = mgr_growth_of_dir(c, up[i].parent, up[i].name, up[i].len, &step, &yes);
+        rc = mgr_growth_known(c, up[i].parent, up[i].name, up[i].len, true, &step, &yes);
         if (!rc && yes)
             rc = mgr_set_make(c, up[i].parent, &step, up[i].ino, id);
     }
@@ -231,7 +231,7 @@ int mgr_set_of(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *name
 
     *id = 0;
     *temporary = false;
-    if (mgr_step_is_lock((const char *)name->data, name->len))
+    if (mgr_step_is_lock((const char *)name->data, name->len) || mgr_step_is_convert((const char *)name->data, name->len))
         return 0;
     rc = mgr_pattern_of(c, dir, name, &s, &yes);
     *temporary = mgr_set_is_temporary(name->data, name->len);
@@ -275,7 +275,7 @@ static int adopt_file(struct mgr_core *c, struct adopt *a, uint64_t ino, bool te
     struct mgr_inode in;
     int rc = mgr_inode_get(c, ino, &in);
 
-    if (rc || in.ckpt == a->to || (a->free && (in.ckpt || in.flags & MGR_STAGED)))
+    if (rc || in.ckpt == a->to || in.flags & MGR_CONVERTED || (a->free && (in.ckpt || in.flags & MGR_STAGED)))
         return rc == -ENOENT ? 0 : rc;
     a->last_ns = in.ctime > a->last_ns ? in.ctime : a->last_ns;
     if (a->left == 0)
@@ -298,7 +298,8 @@ static int adopt(struct mgr_core *c, struct adopt *a, uint64_t dir, unsigned dep
             const void *name = mgr_col_blob(&c->db, MGR_ST_DIR_LIST, 3, &len);
 
             after = (uint64_t)mgr_col(&c->db, MGR_ST_DIR_LIST, 0);
-            page[n++] = (struct entry){(uint64_t)mgr_col(&c->db, MGR_ST_DIR_LIST, 1), (uint32_t)mgr_col(&c->db, MGR_ST_DIR_LIST, 2), mgr_set_is_temporary(name, len)};
+            page[n] = (struct entry){(uint64_t)mgr_col(&c->db, MGR_ST_DIR_LIST, 1), (uint32_t)mgr_col(&c->db, MGR_ST_DIR_LIST, 2), mgr_set_is_temporary(name, len)};
+            page[n++].type *= !mgr_step_is_convert(name, len); /* is passed over */
         }
         for (size_t i = 0; i < n && !rc; i++) {
             if (page[i].type == S_IFREG >> 12)
@@ -420,6 +421,8 @@ int mgr_set_by_telling(struct mgr_core *c, const struct mgr_inode *in, uint64_t 
     up.len = up.len < sizeof up.name ? up.len : sizeof up.name;
     memcpy(up.name, name, up.len);
     mgr_db_reset(&c->db, MGR_ST_DIR_NAME);
+    if (in->flags & MGR_CONVERTED)
+        return mgr_result_told(c, in, id);
     if (!mgr_step_growth(up.name, up.len, directory, 0, &step)) {
         memcpy(step.template, up.name, up.len);
         step.template_len = (uint32_t)up.len;

@@ -222,7 +222,7 @@ static int take_file(struct mgr_core *c, uint64_t dir, struct mgr_step *series, 
     struct mgr_inode in;
     int rc = mgr_inode_get(c, b->ino, &in);
 
-    if (rc || in.ckpt || in.flags & MGR_STAGED)
+    if (rc || in.ckpt || in.flags & (MGR_STAGED | MGR_CONVERTED))
         return rc == -ENOENT ? 0 : rc;
     rc = mgr_set_make(c, dir, series, 0, &b->id);
     if (rc || !b->id)
@@ -382,7 +382,7 @@ static int look_back(struct mgr_core *c, uint64_t dir)
             continue;
         rc = mgr_inode_get(c, e[i].ino, &in);
         m.began_ns = in.btime;
-        if (!rc && !in.ckpt && !(in.flags & MGR_STAGED))
+        if (!rc && !in.ckpt && !(in.flags & (MGR_STAGED | MGR_CONVERTED)))
             rc = follow_all(c, dir, &m, &s, &yes);
         rc = rc == -ENOENT ? 0 : rc;
     }
@@ -448,13 +448,13 @@ int mgr_growth_made(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData 
     return rc || !may ? rc : follow_all(c, dir, &m, out, yes);
 }
 
-int mgr_growth_of_dir(struct mgr_core *c, uint64_t parent, const char *name, size_t len, struct mgr_step *out, bool *yes)
+int mgr_growth_known(struct mgr_core *c, uint64_t parent, const char *name, size_t len, bool directory, struct mgr_step *out, bool *yes)
 {
     int rc = 0;
 
     *yes = false;
     for (unsigned nth = MGR_STEP_NUMBERS; nth-- > 0 && !rc && !*yes;) {
-        struct trail *t = mgr_step_growth(name, len, true, nth, out) ? trail_of(c, parent, out) : NULL;
+        struct trail *t = mgr_step_growth(name, len, directory, nth, out) ? trail_of(c, parent, out) : NULL;
 
         rc = t ? ask(c, t) : 0;
         *yes = t && !rc && t->known == SERIES;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fp/ctlwire.h"
 #include "life.pb-c.h"
 #include "manager/drain.h"
 #include "manager/level.h"
@@ -20,6 +21,7 @@
 #define FILES_MAX 4096u
 #define ROWS_MAX  65536u /* looked at for one answer */
 #define DEPTH_MAX 4096u
+#define TEXT_MAX  (1u << 20) /* what is said of conversions in one answer: about so much */
 
 int mgr_set_is_below(struct mgr_core *c, uint64_t dir, uint64_t top, bool *yes)
 {
@@ -76,6 +78,8 @@ int mgr_set_path(struct mgr_core *c, const struct mgr_set *s, ProtobufCBinaryDat
     rc = mgr_set_member(c, s->id, 0, &in);
     if (rc)
         return rc == -ENOENT ? 0 : rc;
+    if (s->how == MGR_STEP_CONVERTED && s->files > 1)
+        return mgr_result_path(c, &in, path);
     *path = mgr_path(c, in.ino);
     return s->files > 1 && path->len ? cut_at_step(c, s, in.parent, path) : 0;
 }
@@ -107,14 +111,13 @@ static int damaged(struct mgr_core *c, uint64_t set, bool *yes)
     return rc < 0 ? rc : 0;
 }
 
-static int put_level(struct mgr_core *c, const struct mgr_set *s, uint32_t *look, Fp__CkptSet *m)
+static int put_level(struct mgr_core *c, const struct mgr_set *s, uint32_t *look, bool *bad, Fp__CkptSet *m)
 {
     struct mgr_level l;
-    bool bad = false;
     int rc = mgr_level_set(c, s, false, look, &l);
 
-    rc = rc ? rc : damaged(c, s->id, &bad); /* of an open one too */
-    m->level = bad ? FP__LEVEL__LEVEL_NONE : l.level;
+    rc = rc ? rc : damaged(c, s->id, bad); /* of an open one too */
+    m->level = *bad ? FP__LEVEL__LEVEL_NONE : l.level;
     m->drained_files = l.drained;
     m->verified_files = l.verified;
     return rc;
@@ -129,13 +132,33 @@ static int say_half(struct mgr_core *c, Fp__CkptSet *m)
     return m->why ? 0 : mgr_doom(c, -ENOMEM);
 }
 
+/* Which of its files it is, that who has to write it again need not look for it. */
+static int say_torn(struct mgr_core *c, const struct mgr_set *s, bool damaged_too, Fp__CkptSet *m)
+{
+    char line[320];
+    uint64_t first = 0;
+    bool lost = false;
+    int rc = mgr_torn_files(c, s->id, FP_TORN_COUNTED_MAX, &first, &lost, &m->torn_files);
+
+    m->why = lost ? (char *)"what was closed of it is lost, or may be (--close behind): write it again, or say that the set is whole (fpctl checkpoint commit --force)"
+                  : (char *)"a mount or a program that was writing a file of it is gone, or could not store it: write it again, or say that it is whole (fpctl checkpoint commit)";
+    if (!rc && first)
+        m->torn_path = mgr_path(c, first);
+    if (rc || !damaged_too)
+        return rc;
+    snprintf(line, sizeof line, "%s; data of a file of it is lost or damaged, too: see fpctl status", m->why);
+    m->why = mgr_arena_text(&c->arena, line);
+    return m->why ? 0 : mgr_doom(c, -ENOMEM);
+}
+
 static int describe(struct mgr_core *c, const struct mgr_set *s, uint32_t *look, Fp__CkptSet *m)
 {
-    bool known = false;
+    bool known = false, bad = false;
     int rc = mgr_set_path(c, s, &m->path);
 
-    rc = rc ? rc : put_level(c, s, look, m);
+    rc = rc ? rc : put_level(c, s, look, &bad, m);
     rc = rc ? rc : mgr_progress_set(c, s, look, m);
+    rc = rc ? rc : mgr_set_convert(c, s, &m->convert);
     rc = rc ? rc : mgr_set_unique(c, s, look, &m->unique_bytes, &known);
     m->unique_known = known;
     m->id = s->id;
@@ -152,10 +175,10 @@ static int describe(struct mgr_core *c, const struct mgr_set *s, uint32_t *look,
     m->writers = s->writers;
     m->seq = s->seq;
     m->files_before = s->state == MGR_SET_COMPLETE ? s->files_before : 0;
-    if (m->level == FP__LEVEL__LEVEL_NONE)
+    if (s->state == MGR_SET_TORN)
+        rc = rc ? rc : say_torn(c, s, bad, m);
+    else if (m->level == FP__LEVEL__LEVEL_NONE)
         m->why = (char *)"data of a file of it is lost or damaged: see fpctl status";
-    else if (s->state == MGR_SET_TORN)
-        m->why = (char *)"a mount that was writing a file of it is gone";
     else if (s->state == MGR_SET_OPEN && (s->temps || s->top_temporary))
         m->why = (char *)"it has a temporary name still";
     else if (s->state == MGR_SET_OPEN && mgr_unsettled(c))
@@ -163,7 +186,7 @@ static int describe(struct mgr_core *c, const struct mgr_set *s, uint32_t *look,
     else if (s->state == MGR_SET_OPEN && !s->writers && !s->told && s->words.told)
         m->why = (char *)"nobody has said that it is complete: a policy has complete=told";
     else if (m->files_before)
-        rc = say_half(c, m);
+        rc = rc ? rc : say_half(c, m);
     return rc;
 }
 
@@ -201,6 +224,7 @@ struct list {
     uint64_t series, in_series; /* at work: how many of it are in the answer */
     bool wanted;                /* that series lies below */
     uint32_t look;              /* slices that may be looked at */
+    size_t text;                /* what is said of conversions so far */
 };
 
 /* The directory that is the set may be what was asked for, or lie above it. */
@@ -229,6 +253,7 @@ static int add_row(struct mgr_core *c, struct list *l, const struct row *r, Fp__
     if (!m)
         return mgr_doom(c, -ENOMEM);
     rc = rc ? rc : describe(c, &now, &l->look, m);
+    l->text += strlen(m->convert);
     rc = rc ? rc : series_path(c, r->parent, &r->template, &m->series);
     if (!rc && m->path.len && now.files > 0) /* an empty one goes with the next tick */
         reply->sets[reply->n_sets++] = m;
@@ -246,9 +271,9 @@ static int list_sets(struct mgr_core *c, struct list *l, uint64_t after, Fp__Ctl
     reply->sets = mgr_arena_alloc(&c->arena, l->max * sizeof(*reply->sets));
     if (!rows || !reply->sets)
         return mgr_doom(c, -ENOMEM);
-    while (!rc && n == PAGE && reply->n_sets < l->max && seen < ROWS_MAX) {
+    while (!rc && n == PAGE && reply->n_sets < l->max && seen < ROWS_MAX && l->text < TEXT_MAX) {
         rc = read_rows(c, at.series, at.step, rows, PAGE, &n);
-        for (size_t i = 0; i < n && !rc && reply->n_sets < l->max; i++) {
+        for (size_t i = 0; i < n && !rc && reply->n_sets < l->max && l->text < TEXT_MAX; i++) {
             bool yes = false;
 
             rc = is_wanted(c, l, &rows[i], &yes);
@@ -258,7 +283,7 @@ static int list_sets(struct mgr_core *c, struct list *l, uint64_t after, Fp__Ctl
         }
         seen += n;
     }
-    reply->more = !rc && (reply->n_sets == l->max || seen >= ROWS_MAX);
+    reply->more = !rc && (reply->n_sets == l->max || seen >= ROWS_MAX || l->text >= TEXT_MAX);
     return rc == -ENOENT ? 0 : rc;
 }
 
@@ -272,6 +297,7 @@ static Fp__CkptFile *file_row(struct mgr_core *c, struct mgr_inode *in)
     m->ino = in->ino;
     m->size_bytes = in->size;
     m->writing = mgr_map_get(&c->writers, in->ino) > 0;
+    m->torn = in->flags & MGR_TORN_MARKS;
     return m;
 }
 
@@ -363,16 +389,35 @@ static int find_set(struct mgr_core *c, const Fp__CtlSetSay *m, uint64_t ino, ui
     rc = mgr_db_one(&c->db, SET_TOP, DBI(ino));
     *id = rc > 0 ? (uint64_t)mgr_col(&c->db, MGR_ST_SET_TOP, 0) : 0;
     mgr_db_reset(&c->db, MGR_ST_SET_TOP);
-    return rc < 0 ? rc : 0;
+    if (rc < 0 || *id || m->what == FP__SET_SAY__SET_SAY_FORGET)
+        return rc < 0 ? rc : 0;
+    return mgr_set_of_dir(c, ino, id); /* a directory in a set; not to forget all of it by one */
 }
 
-/* What is written there later has not been said to be complete. */
-static int not_of_nothing(struct mgr_core *c, uint64_t id)
+static int commit(struct mgr_core *c, const Fp__CtlSetSay *m, uint64_t ino, uint64_t *id)
 {
-    bool gone;
-    int rc = mgr_set_drop_empty(c, id, &gone);
+    bool known = *id != 0;
+    int rc = m->has_step ? mgr_sets_told_of(c, *id, m->force) : mgr_sets_told(c, ino, m->force);
 
-    return rc ? rc : gone ? -ENXIO : 0;
+    rc = rc == -ESTALE ? 0 : rc; /* as its state says */
+    rc = rc || known ? rc : find_set(c, m, ino, id);
+    return rc ? rc : *id ? 0 : -ENODATA;
+}
+
+static int put_series(struct mgr_core *c, const struct mgr_set *s, Fp__CkptSet *m)
+{
+    ProtobufCBinaryData template = {0};
+    uint64_t parent;
+    const void *p;
+    int rc = mgr_db_one(&c->db, SERIES_NAME, DBI(s->series));
+
+    if (rc <= 0)
+        return rc;
+    parent = (uint64_t)mgr_col(&c->db, MGR_ST_SERIES_NAME, 0);
+    p = mgr_col_blob(&c->db, MGR_ST_SERIES_NAME, 1, &template.len);
+    template.data = mgr_arena_copy(&c->arena, p, template.len);
+    mgr_db_reset(&c->db, MGR_ST_SERIES_NAME);
+    return template.data ? series_path(c, parent, &template, &m->series) : mgr_doom(c, -ENOMEM);
 }
 
 MGR_HANDLER(ctl_set_say)
@@ -388,16 +433,14 @@ MGR_HANDLER(ctl_set_say)
         return mgr_doom(c, -ENOMEM);
     rc = rc ? rc : find_set(c, m, ino, &id);
     if (!rc && m->what == FP__SET_SAY__SET_SAY_COMMIT)
-        rc = m->has_step ? mgr_sets_say(c, id) : mgr_sets_told(c, ino);
-    rc = rc || id ? rc : find_set(c, m, ino, &id);
-    if (!rc && !id)
+        rc = commit(c, m, ino, &id);
+    else if (!rc && !id)
         rc = -ENODATA;
-    if (!rc && m->what == FP__SET_SAY__SET_SAY_COMMIT)
-        rc = not_of_nothing(c, id);
     if (!rc && m->what == FP__SET_SAY__SET_SAY_FORGET)
         rc = mgr_sets_forget(c, id);
     rc = rc ? rc : mgr_set_get(c, id, &s);
     rc = rc ? rc : describe(c, &s, &look, r);
+    rc = rc ? rc : put_series(c, &s, r);
     rq->durable = r->level > FP__LEVEL__LEVEL_POOL;
     rq->reply = &r->base;
     return rc;

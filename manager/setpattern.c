@@ -192,6 +192,29 @@ int mgr_pattern_of(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *
     return rc;
 }
 
+int mgr_pattern_of_result(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *name, struct mgr_step *out, bool *yes)
+{
+    const struct mgr_drain *d = c->drain;
+    char path[PATH_BYTES];
+    uint32_t slashes = 0;
+    size_t len = 0, at;
+    int rc = d->npatterns ? file_path(c, dir, name->data, name->len, path, &len) : 0;
+
+    *yes = false;
+    for (size_t i = 0; i < d->npatterns && !rc && len && !*yes; i++)
+        *yes = mgr_step_pattern(path, len, d->patterns[i].file, out) == 1;
+    if (rc || !*yes)
+        return rc;
+    for (at = len; at > 0; at--) {
+        slashes += path[at - 1] == '/';
+        if (slashes == (out->above ? out->above : 1))
+            break;
+    }
+    at += out->above ? 0 : out->off + out->len; /* behind the step, or the directory in whose name it is */
+    *yes = mgr_step_result(out, path + at, len - at);
+    return 0;
+}
+
 int mgr_pattern_of_dir(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *name, struct mgr_step *out, bool *yes)
 {
     const struct mgr_drain *d = c->drain;

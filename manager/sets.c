@@ -10,8 +10,7 @@
  * A set is complete only when no session has a file of it open for writing, and none of its files has a temporary name: so all that was closed is published, also with
  * --close behind, where the handle is released when it is. Without a word from anybody time completes it, ckpt_quiet_ms after its last change; or ckpt_late_ms, if it has fewer
  * files than the one before in its series: ranks may start late; policies may say other times, or that only a word does (setwords.c). It is a guess, so a change opens the set again, and what was done with it meanwhile (a drain) does not count.
- * One that has lost a file, and nothing was written in it since, is being removed: only a word completes it then.
- * Which files make it torn is in their rows (settorn.c), so that it stays torn until they are written anew.
+ * One that has lost a file, and nothing was written in it since, is being removed: only a word completes it then. Which files make it torn is in their rows (settorn.c).
  * While a session that was there before a restart of the manager is not back, nothing becomes complete; if it never comes, sets that were open then are torn.
  *
  * Counts of open sets are in memory, by deltas, and made anew at start (open sets are few); rows are written when the state changes. A group that fails has all of it loaded anew.
@@ -23,6 +22,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fp/grown.h"
 #include "fp/log.h"
 #include "manager/drain.h"
 #include "manager/level.h"
@@ -59,6 +59,7 @@ static void forget_all(struct mgr_sets *t)
     mgr_idmap_fini(&t->open);
     mgr_idmap_fini(&t->writing);
     mgr_idmap_fini(&t->anew);
+    mgr_idmap_fini(&t->lost_size);
     mgr_set_caches_drop(t);
     mgr_growth_forget(t->growth);
     mgr_uniques_forget(t->uniques);
@@ -251,6 +252,17 @@ static int is_another(struct mgr_core *c, struct mgr_set *s)
     return rc ? rc : mgr_auto_over(c, s->id, "its set is written anew");
 }
 
+static void take_out(struct mgr_core *c, struct mgr_set *s, const struct mgr_inode *in, bool temporary)
+{
+    s->files -= s->files > 0;
+    s->bytes -= in->size < s->bytes ? in->size : s->bytes;
+    s->temps -= temporary && s->temps > 0;
+    if (mgr_idmap_get(&c->sets->writing, in->ino, NULL)) {
+        mgr_idmap_del(&c->sets->writing, in->ino);
+        s->writers -= s->writers > 0;
+    }
+}
+
 static int leave(struct mgr_core *c, const struct mgr_inode *in, bool temporary)
 {
     struct mgr_set *s;
@@ -263,15 +275,20 @@ static int leave(struct mgr_core *c, const struct mgr_inode *in, bool temporary)
     rc = is_another(c, s);
     if (rc)
         return rc;
-    s->files -= s->files > 0;
+    take_out(c, s, in, temporary);
     s->shrunk = true;
-    s->bytes -= in->size < s->bytes ? in->size : s->bytes;
-    s->temps -= temporary && s->temps > 0;
-    if (mgr_idmap_get(&c->sets->writing, in->ino, NULL)) {
-        mgr_idmap_del(&c->sets->writing, in->ino);
-        s->writers -= s->writers > 0;
-    }
     return 0;
+}
+
+int mgr_set_yield(struct mgr_core *c, struct mgr_inode *in, bool temporary)
+{
+    struct mgr_set *s;
+    int rc = mgr_set_touch(c, in->ckpt, &s);
+
+    if (!rc && s)
+        take_out(c, s, in, temporary);
+    in->ckpt = 0;
+    return rc == -ENOENT ? 0 : rc;
 }
 
 static int join(struct mgr_core *c, const struct mgr_inode *in, bool temporary)
@@ -285,6 +302,7 @@ static int join(struct mgr_core *c, const struct mgr_inode *in, bool temporary)
     s->shrunk = false;
     s->bytes += in->size;
     s->temps += temporary;
+    mgr_torn_joined(c, in);
     return in->ino && mgr_map_get(&c->writers, in->ino) ? mgr_sets_opened(c, in) : 0;
 }
 
@@ -307,19 +325,21 @@ int mgr_set_move(struct mgr_core *c, struct mgr_inode *in, uint64_t to, bool was
     return rc || !to ? rc : join(c, in, is_temporary);
 }
 
-int mgr_sets_say(struct mgr_core *c, uint64_t id)
+int mgr_sets_say(struct mgr_core *c, uint64_t id, bool lost_too)
 {
-    struct mgr_set *s, now;
+    struct mgr_set *s = NULL, now;
     int rc = mgr_set_get(c, id, &now);
+    bool news = !rc && (now.state != MGR_SET_COMPLETE || !now.told);
 
-    if (rc || (now.state == MGR_SET_COMPLETE && now.told))
-        return rc;
-    rc = mgr_set_touch(c, id, &s);
+    if (!rc && !news && lost_too)
+        rc = mgr_torn_any(c, id, &news);
+    rc = rc || !news ? rc : mgr_set_touch(c, id, &s);
     if (rc || !s)
         return rc;
     s->told = true;
-    s->died = s->torn = s->doubt = false; /* who says so knows */
-    rc = mgr_torn_mend(c, id);
+    s->died = s->doubt = false; /* who says so knows */
+    rc = mgr_torn_mend(c, id, lost_too);
+    rc = rc ? rc : mgr_torn_any(c, id, &s->torn);
     return rc ? rc : mgr_set_put(c, s);
 }
 
@@ -329,7 +349,7 @@ static int hear_marker(struct mgr_core *c, uint64_t id, const ProtobufCBinaryDat
     bool yes;
     int rc = mgr_set_marks(c, id, name, &yes);
 
-    return rc || !yes ? rc : mgr_sets_say(c, id);
+    return rc || !yes ? rc : mgr_sets_say(c, id, false);
 }
 
 int mgr_sets_made(struct mgr_core *c, struct mgr_inode *in, const struct mgr_inode *dir, const ProtobufCBinaryData *name)
@@ -363,11 +383,14 @@ int mgr_sets_renamed(struct mgr_core *c, struct mgr_inode *in, const ProtobufCBi
         return mgr_set_dir_renamed(c, in, dir->ino, to);
     if (!mgr_is(in, S_IFREG) || (!from && in->ckpt))
         return 0;
-    rc = mgr_set_of(c, dir->ino, to, in->btime, &id, &temporary);
+    rc = in->flags & MGR_CONVERTED ? mgr_result_set(c, in, dir->ino, to, &id) : mgr_set_of(c, dir->ino, to, in->btime, &id, &temporary);
     if (rc || (!id && !in->ckpt))
         return rc;
+    temporary |= in->flags & MGR_CONVERTED && mgr_set_is_temporary(to->data, to->len);
     rc = mgr_set_move(c, in, id, from && mgr_set_is_temporary(from->data, from->len), temporary);
-    return rc ? rc : hear_marker(c, id, to);
+    rc = rc ? rc : hear_marker(c, id, to);
+    mgr_torn_joined(c, in);
+    return rc;
 }
 
 int mgr_sets_gone(struct mgr_core *c, struct mgr_inode *in, const ProtobufCBinaryData *name)
@@ -383,6 +406,8 @@ int mgr_sets_changed(struct mgr_core *c, struct mgr_inode *in, int64_t bytes)
     if (!rc && !in->ckpt)
         mgr_torn_written(c, in);
     rc = rc ? rc : in->ckpt ? mgr_set_touch(c, in->ckpt, &s) : -ENOENT;
+    if (in->ckpt && (rc == -ENOENT || (!rc && !s))) /* forgotten */
+        mgr_torn_written(c, in);
     if (rc == -ENOENT || (!rc && !s))
         return 0;
     if (rc)
@@ -408,8 +433,10 @@ int mgr_sets_opened(struct mgr_core *c, const struct mgr_inode *in)
     if (!mgr_map_get(&c->writers, in->ino) || mgr_idmap_get(&c->sets->writing, in->ino, NULL))
         return 0;
     rc = mgr_set_touch(c, in->ckpt, &s);
-    if (rc || !s)
-        return rc == -ENOENT ? 0 : rc;
+    if (rc == -ENOENT || (!rc && !s)) /* forgotten */
+        return mgr_map_get(&c->writers, in->ino) == 1 ? mgr_torn_opened(c, in) : 0;
+    if (rc)
+        return rc;
     if (mgr_idmap_put(&c->sets->writing, in->ino, in->ckpt))
         return mgr_doom(c, -ENOMEM);
     s->writers++;
@@ -419,20 +446,16 @@ int mgr_sets_opened(struct mgr_core *c, const struct mgr_inode *in)
 void mgr_sets_closed(struct mgr_core *c, uint64_t ino)
 {
     struct mgr_sets *t = c->sets;
+    uint64_t *list;
 
     if (!t || !mgr_idmap_get(&t->writing, ino, NULL))
         return;
-    if (t->nclosed == t->closed_cap) {
-        size_t cap = t->closed_cap ? 2 * t->closed_cap : 256;
-        uint64_t *p = realloc(t->closed, cap * sizeof *p);
-
-        if (!p) {
-            t->look_at_all = true;
-            return;
-        }
-        t->closed = p;
-        t->closed_cap = cap;
+    list = fp_grown(t->closed, t->nclosed, &t->closed_cap, sizeof *list);
+    if (!list) {
+        t->look_at_all = true;
+        return;
     }
+    t->closed = list;
     t->closed[t->nclosed++] = ino;
 }
 
@@ -460,7 +483,7 @@ static int look(struct mgr_core *c, uint64_t ino)
     s->writers -= s->writers > 0;
     s->changed_ms = c->now.ms;
     rc = s->told ? 0 : mgr_set_is_marked(c, id, ino, &yes);
-    return rc || s->told || !yes ? rc : mgr_sets_say(c, id);
+    return rc || s->told || !yes ? rc : mgr_sets_say(c, id, false);
 }
 
 static int look_at_closed(struct mgr_core *c)
@@ -482,36 +505,6 @@ static int look_at_closed(struct mgr_core *c)
 }
 
 /* -------------------------------------------------------------- complete, or not */
-
-/* Files in its directory that are of no set: they were staged in (foreign.c), or made while sets were not recognised. */
-static int adopt_strays(struct mgr_core *c, uint64_t dir, uint64_t id)
-{
-    struct mgr_set s;
-    int rc = mgr_set_get(c, id, &s);
-
-    if (rc || s.state == MGR_SET_FORGOTTEN)
-        return rc == -ENOENT ? 0 : rc;
-    return mgr_set_adopt(c, s.top ? s.top : dir, id);
-}
-
-int mgr_sets_told(struct mgr_core *c, uint64_t ino)
-{
-    struct mgr_inode in;
-    uint64_t id = 0;
-    int rc = c->o.checkpoints_off ? -ENOENT : mgr_inode_get(c, ino, &in);
-
-    if (rc)
-        return rc == -ENOENT ? 0 : rc;
-    if (mgr_is(&in, S_IFDIR))
-        rc = mgr_set_of_dir(c, ino, &id);
-    else
-        id = in.ckpt;
-    if (!rc && !id)
-        rc = mgr_set_by_telling(c, &in, &id);
-    else if (!rc && mgr_is(&in, S_IFDIR))
-        rc = adopt_strays(c, ino, id);
-    return rc || !id ? rc : mgr_sets_say(c, id);
-}
 
 int mgr_sets_forget(struct mgr_core *c, uint64_t id)
 {

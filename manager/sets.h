@@ -39,6 +39,8 @@ int mgr_sets_load(struct mgr_core *c);
 int mgr_sets_made(struct mgr_core *c, struct mgr_inode *in, const struct mgr_inode *dir, const ProtobufCBinaryData *name);
 /* It has got another name there, from one in another directory or the same; or its first (from NULL). Changes in->ckpt; the caller writes the inode. */
 int mgr_sets_renamed(struct mgr_core *c, struct mgr_inode *in, const ProtobufCBinaryData *from, const struct mgr_inode *dir, const ProtobufCBinaryData *to);
+/* It is said to be the result of a conversion. Changes in->ckpt and in->flags; the caller writes the inode. (convert.c) */
+int mgr_sets_converted(struct mgr_core *c, struct mgr_inode *in);
 /* Its last name, this one, is gone. Changes in->ckpt. */
 int mgr_sets_gone(struct mgr_core *c, struct mgr_inode *in, const ProtobufCBinaryData *name);
 /* Its data or its size has changed, by so many bytes of size. May change in->flags; the caller writes the inode. */
@@ -47,13 +49,17 @@ int mgr_sets_changed(struct mgr_core *c, struct mgr_inode *in, int64_t bytes);
 int mgr_sets_opened(struct mgr_core *c, const struct mgr_inode *in);
 void mgr_sets_closed(struct mgr_core *c, uint64_t ino);
 void mgr_sets_look_at_all(struct mgr_core *c); /* of which files that is, is not said */
+void mgr_torn_joined(const struct mgr_core *c, const struct mgr_inode *in); /* it has come into in->ckpt, with its marks, which its row says later */
 void mgr_sets_died(struct mgr_core *c, const struct mgr_session *s);
 void mgr_sets_hurt(struct mgr_core *c, uint64_t ino); /* a program that had it open for writing was killed, or was told an error; before it is closed */
-/* Somebody says that the set that this directory is, or this file belongs to, is complete. One that is not known becomes a set by it. */
-int mgr_sets_told(struct mgr_core *c, uint64_t ino);
+/* Somebody says that the set that this directory is, or this file belongs to, is complete (settold.c). One that is not known becomes a set by it, which may change
+   the inode. -EUCLEAN, and nothing was said: something that was closed of a file of it is lost, or may be, and that file is not being written again just now;
+   lost_too: it is said of these, too. -ENXIO: there is no file in it. -ESTALE: it was forgotten. -ENODATA: nothing can tell it apart from others (the root). */
+int mgr_sets_told(struct mgr_core *c, uint64_t ino, bool lost_too);
+int mgr_sets_told_of(struct mgr_core *c, uint64_t set, bool lost_too); /* the same of a set */
 /* An open one in which there is no file goes now, with what was said of it; else with a later tick. */
 int mgr_set_drop_empty(struct mgr_core *c, uint64_t id, bool *gone);
-int mgr_sets_say(struct mgr_core *c, uint64_t id);
+int mgr_sets_say(struct mgr_core *c, uint64_t id, bool lost_too);
 int mgr_sets_forget(struct mgr_core *c, uint64_t id);
 int mgr_sets_tick(struct mgr_core *c);
 
@@ -69,6 +75,8 @@ int mgr_uniques_step(struct mgr_core *c);
 int mgr_set_get(struct mgr_core *c, uint64_t id, struct mgr_set *out);
 /* The path by which it is shown: of its directory, else of a file of it up to the step; empty: it has none any more. (setmsg.c) */
 int mgr_set_path(struct mgr_core *c, const struct mgr_set *s, ProtobufCBinaryData *path);
+/* What user.fp.convert of its directory says, else of the first of its files that has one, in memory of the group; "": nothing. (convertmsg.c) */
+int mgr_set_convert(struct mgr_core *c, const struct mgr_set *s, char **text);
 /* Is this directory that one, or below it? (setmsg.c) */
 int mgr_set_is_below(struct mgr_core *c, uint64_t dir, uint64_t top, bool *yes);
 /* The first file of it with a number above this one: 0, -ENOENT (*in as it was). (setmsg.c) */

@@ -358,6 +358,42 @@ bool mgr_step_is_lock(const char *name, size_t len)
     return n < len && n > strlen(test) && memcmp(name + n - strlen(test), test, strlen(test)) == 0;
 }
 
+bool mgr_step_is_convert(const char *name, size_t len)
+{
+    static const char begin[] = ".fp-convert-";
+    size_t n = sizeof begin - 1;
+
+    if (len <= n || memcmp(name, begin, n) != 0)
+        return false;
+    while (n < len && is_letter(name[n]))
+        n++;
+    return n == len;
+}
+
+/* Files end at the step, directories with a slash: a dot tells the template of a result that has nothing behind its step from theirs. */
+bool mgr_step_result(struct mgr_step *s, const char *rest, size_t rest_len)
+{
+    struct group g;
+    size_t at = 0;
+
+    s->how = MGR_STEP_CONVERTED;
+    s->template_len -= s->above == 0 && s->template_len > 0 && s->template[s->template_len - 1] == '/';
+    if (s->template_len + rest_len + 1 > MGR_STEP_TEMPLATE_MAX)
+        return false;
+    if (rest_len == 0)
+        put(s, '.');
+    while (at < rest_len) {
+        if (!next_group(rest, rest_len, at, &g) || is_extension(rest, rest_len, &g))
+            g = (struct group){.off = rest_len};
+        while (at < g.off)
+            put(s, rest[at++]);
+        if (g.len > 0)
+            put_group(s, &g, false);
+        at += g.len;
+    }
+    return true;
+}
+
 bool mgr_step_growth(const char *name, size_t len, bool directory, unsigned nth, struct mgr_step *out)
 {
     struct group g, last[MGR_STEP_NUMBERS] = {{0}}; /* the last ones, by their number modulo */

@@ -11,7 +11,7 @@
 #define MGR_STEP_TEMPLATE_MAX 256u /* a name, and the slash of a directory */
 
 /* How it was found out: ckpt_set.how. */
-enum mgr_step_how { MGR_STEP_NONE, MGR_STEP_PATTERN, MGR_STEP_WORD, MGR_STEP_GROWTH, MGR_STEP_TOLD };
+enum mgr_step_how { MGR_STEP_NONE, MGR_STEP_PATTERN, MGR_STEP_WORD, MGR_STEP_GROWTH, MGR_STEP_TOLD, MGR_STEP_CONVERTED };
 
 struct mgr_step {
     enum mgr_step_how how;
@@ -45,6 +45,13 @@ bool mgr_step_is_clock(const struct mgr_step *s, int64_t made_ns);
 
 /* A file that is a lock: of no set, wherever it lies. */
 bool mgr_step_is_lock(const char *name, size_t len);
+
+/* The name of a file that a converter is writing (.fp-convert- and letters): of no set, wherever it lies. */
+bool mgr_step_is_convert(const char *name, size_t len);
+
+/* *s, of a name of a file or directory, becomes that of the results of conversions that bear this name: behind the step, its template has what follows it there, too
+ * (rest: rest_len bytes), so it is that of no other files. False: it is too long. */
+bool mgr_step_result(struct mgr_step *s, const char *rest, size_t rest_len);
 
 /* A file by words: names[0] is its own, names[1] that of its directory, ...; n is at most MGR_STEP_ABOVE + 1. The one nearest to the root decides. */
 bool mgr_step_of(const struct mgr_name *names, size_t n, struct mgr_step *out);

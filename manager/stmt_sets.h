@@ -6,6 +6,7 @@
 
 #define MGR_STMT_SETS(X)                                                                                     \
     X(SERIES_GET, "SELECT id FROM ckpt_series WHERE parent=?1 AND template=?2")                              \
+    X(SERIES_NAME, "SELECT parent,template FROM ckpt_series WHERE id=?1")                                    \
     X(SERIES_NEW, "INSERT INTO ckpt_series(parent,template,seq,files,policy) VALUES(?1,?2,0,0,0)")           \
     X(SERIES_LAST, "SELECT seq,files FROM ckpt_series WHERE id=?1")                                          \
     X(SERIES_DONE, "UPDATE ckpt_series SET seq=?2,files=?3 WHERE id=?1")                                     \
@@ -37,14 +38,20 @@
     X(MEMBER_LIST, "SELECT " MGR_INODE_COLS " FROM inode i WHERE i.ckpt=?1 AND i.ckpt<>0 AND i.ino>?2 ORDER BY i.ino LIMIT ?3") \
     X(MEMBER_DIRS, "SELECT DISTINCT parent FROM inode WHERE ckpt=?1 AND ckpt<>0")                            \
     X(MEMBER_NAMES, "SELECT d.name FROM dirent d CROSS JOIN inode i ON i.ino=d.ino WHERE d.parent=?1 AND d.type=8 AND i.ckpt=?2") \
-    X(MEMBER_TORN, "SELECT 1 FROM inode WHERE ckpt=?1 AND ckpt<>0 AND flags&?2 LIMIT 1")                      \
+    X(MEMBER_TORN, "SELECT ino FROM inode INDEXED BY inode_torn WHERE ckpt=?1 AND ckpt<>0 AND flags&1568<>0 AND flags&?2<>0 AND ino>?3 ORDER BY ino LIMIT 1") \
+    X(MEMBER_TORN_COUNT, "SELECT count(*) FROM (SELECT 1 FROM inode INDEXED BY inode_torn WHERE ckpt=?1 AND ckpt<>0 AND flags&1568<>0 LIMIT ?2)") \
     X(MEMBER_TEAR, "UPDATE inode SET flags=flags|?2 WHERE ckpt=?1 AND ckpt<>0")                              \
-    X(MEMBER_MEND, "UPDATE inode SET flags=flags&~?2 WHERE ckpt=?1 AND ckpt<>0")                             \
+    X(MEMBER_MEND, "UPDATE inode SET flags=flags&~?2 WHERE ckpt=?1 AND ckpt<>0 AND flags&?3=0")              \
     X(FILE_TEAR, "UPDATE inode SET flags=flags|?2 WHERE ino=?1")                                             \
+    X(FILE_FOUND, "UPDATE inode SET flags=flags&~?2 WHERE ino=?1 AND flags&?2<>0")                           \
+    X(LOST_COUNT, "SELECT count(*) FROM (SELECT 1 FROM inode WHERE flags&512<>0 AND nlink>0 LIMIT ?1)")   \
+    X(LOST_LIST, "SELECT ino FROM inode WHERE flags&512<>0 AND nlink>0 LIMIT ?1") /* MGR_LOST_CLOSE; inode_lost */           \
     X(MEMBER_MOVE, "UPDATE inode SET ckpt=?2 WHERE ckpt=?1 AND ckpt<>0")                                     \
     X(DIR_NAME, "SELECT name FROM dirent WHERE parent=?1 AND cookie>0 AND ino=?2 ORDER BY cookie DESC LIMIT 1") \
     X(SET_GROWN, "SELECT s.state FROM ckpt_series r CROSS JOIN ckpt_set s ON s.series=r.id WHERE r.parent=?1 AND r.template=?2 AND s.how=?3 ORDER BY s.step DESC LIMIT 1") \
     X(DIR_NEWEST, "SELECT cookie,ino,type,name FROM dirent WHERE parent=?1 AND cookie<?2 ORDER BY cookie DESC LIMIT ?3") \
+    X(CONVERT_LIST, "SELECT ino,value FROM xattr WHERE name=x'757365722e66702e636f6e76657274' AND ino>?1 ORDER BY ino LIMIT ?2") \
+    X(CONVERT_MEMBER, "SELECT x.value FROM (SELECT ino FROM inode WHERE ckpt=?1 AND ckpt<>0 ORDER BY ino LIMIT ?2) m CROSS JOIN xattr x ON x.ino=m.ino AND x.name=?3 ORDER BY m.ino LIMIT 1") \
     X(DIR_LIST, "SELECT cookie,ino,type,name FROM dirent WHERE parent=?1 AND cookie>?2 ORDER BY cookie LIMIT ?3")
 
 #endif

@@ -26,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fp/grown.h"
 #include "manager/ext.h"
 
 #define SURVEYS_MAX   256u
@@ -312,7 +313,7 @@ static struct mgr_survey *add(struct mgr_core *c, const struct mgr_survey *as)
     if (!s && v->count >= SURVEYS_MAX)
         return NULL;
     if (!s) {
-        struct mgr_survey *p = mgr_drain_grown(v->of, v->count, &v->cap, sizeof *p);
+        struct mgr_survey *p = fp_grown(v->of, v->count, &v->cap, sizeof *p);
 
         if (!p)
             return NULL;

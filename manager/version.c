@@ -255,7 +255,7 @@ int mgr_version_make(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_i
     sh.ino = sh.nlink = 0;
     sh.mapped = 0;
     sh.ckpt = 0;
-    sh.flags = MGR_SHADOW;
+    sh.flags = MGR_SHADOW | (in->flags & MGR_TORN_MARKS); /* which come back with it */
     sh.parent = in->ino; /* readers of that one may still want the chunks: mgr_grace_freed */
     rc = mgr_inode_insert(c, &sh, NULL, 0);
     ver.shadow = sh.ino;
@@ -275,7 +275,7 @@ int mgr_version_adopt(struct mgr_core *c, struct mgr_vfile *v, struct mgr_versio
     if (mgr_map_reserve(&c->versions->shadows))
         return mgr_doom(c, -ENOMEM);
     old->ckpt = 0;
-    old->flags = MGR_SHADOW;
+    old->flags = MGR_SHADOW | (old->flags & MGR_TORN_MARKS);
     old->parent = in->ino;
     rc = rc ? rc : mgr_inode_put(c, old);
     return rc ? rc : put(c, v, as, &ver);
