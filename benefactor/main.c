@@ -375,8 +375,9 @@ static int on_registered(void *arg, const uint8_t store_uuid[16], uint32_t id)
         on_failed(NULL);
         return rc;
     }
-    snprintf(addr, sizeof(addr), "%s:%u", self.opt.advertise ? self.opt.advertise : self.opt.listen.host,
-             bnf_remote_port(self.remote));
+    const char *host = self.opt.advertise ? self.opt.advertise : self.opt.listen.host;
+
+    snprintf(addr, sizeof(addr), strchr(host, ':') && host[0] != '[' ? "[%s]:%u" : "%s:%u", host, bnf_remote_port(self.remote));
     FP_INFO("benefactor %" PRIu32 " of store %s: %s in %s (%s), node %s, data port %s", id,
             fp_uuid_format(text, &uuid), fp_format_size(size, self.opt.size_bytes), self.opt.dir,
             bnf_backend_name(self.backend), self.opt.node, addr);

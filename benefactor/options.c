@@ -90,7 +90,7 @@ static const struct fp_opt options[] = {
     FP_OPT_STRING(struct bnf_options, backend_text, "backend", "dir",
                   "Where chunks are kept: dir, in files of --dir; memory, which is lost when the program ends, with memory:buffers=3 in that many "
                   "buffers (memory:buffer=256MiB: of that size); or on an emulated device: "
-                  "emulated:x25e, or emulated:write=175MB/s,read=250MB/s,write-iops=3300,read-iops=35000, in files of --dir, with over=memory in memory.",
+                  "emulated:x25e, or emulated:write=175MB/s,read=250MB/s,write-iops=3300,read-iops=35000, in files of --dir, with over=memory in memory (write and read 20MB/s or more, iops 100 or more).",
                   .arg = "KIND", .check = check_backend),
     FP_OPT_KEY(struct bnf_options, key),
     FP_OPT_NODE(struct bnf_options, node),

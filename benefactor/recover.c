@@ -34,6 +34,7 @@
 
 #include "fp/checksum.h"
 #include "fp/err.h"
+#include "fp/grown.h"
 #include "fp/log.h"
 
 #define WINDOW_BYTES ((size_t)1 << 20) /* read at a time while records are small, or one is looked for */
@@ -95,15 +96,11 @@ static int page_at(struct reader *r, uint64_t off, size_t want, const uint8_t **
 
 static int remember(struct reader *r, const struct fp_record_header *h, uint32_t stored)
 {
-    if (r->count == r->cap) {
-        size_t cap = r->cap ? 2 * r->cap : 1024;
-        struct found *more = realloc(r->found, cap * sizeof(*more));
+    struct found *more = fp_grown(r->found, r->count, &r->cap, sizeof(*more));
 
-        if (!more)
-            return -ENOMEM;
-        r->found = more;
-        r->cap = cap;
-    }
+    if (!more)
+        return -ENOMEM;
+    r->found = more;
     r->found[r->count++] = (struct found){.chunk = h->chunk,
                                           .sum = h->sum,
                                           .off_bytes = h->offset,

@@ -101,7 +101,7 @@ static void fill_seen(struct dtask *t)
         return;
     t->seen.target = t->m->dest->target;
     t->seen.path.data = malloc(t->m->dest->path.len + 1);
-    if (t->seen.path.data) {
+    if (t->seen.path.data && t->m->dest->path.len) { /* the target itself has no path */
         memcpy(t->seen.path.data, t->m->dest->path.data, t->m->dest->path.len);
         t->seen.path.len = t->m->dest->path.len;
     }

@@ -30,7 +30,7 @@ struct cl_feature {            /* a kernel or library feature that was probed; f
 
 struct cl_mount {
     struct cl_options opt;     /* constant after start */
-    struct fuse_session *se;   /* constant between mount and unmount */
+    struct fuse_session *se;   /* of main(), and of shutdown.c while the loop runs; all others: notify.h */
     struct cl_core *core;      /* core.h */
     struct cl_itable *inodes;  /* inode.h */
     struct cl_data *data;      /* data.h */

@@ -31,7 +31,7 @@ struct cl_handle {
     _Atomic uint8_t closing;       /* enum cl_closing; changed with inode->lock */
     _Atomic int32_t user;          /* thread that opened it, or wrote with it last; 0: not known */
     bool fresh;                    /* constant: it made the file, so nothing was there before */
-    bool torn;                     /* who closed it last did not end well: killed, or told an error */
+    bool torn;                     /* who closed it last did not end well (killed, or told an error), or what it closed is lost */
     bool close_told;               /* the last close of one of its descriptors has told an error of the file; inode->lock */
     uint64_t next_off;             /* read-ahead: where a sequential reader comes next; inode->lock */
     uint32_t sequential;           /* read-ahead: how many reads in a row */
@@ -83,8 +83,8 @@ bool cl_data_is_strict(struct cl_mount *m, struct cl_inode *inode);
 /* write(2) with O_APPEND to a strict file: to the end, wherever the manager finds it. Whole, or not at all. */
 ssize_t cl_data_append(struct cl_mount *m, struct cl_handle *h, const char *buf, size_t len, bool kill_suidgid);
 ssize_t cl_data_write(struct cl_mount *m, struct cl_handle *h, const char *buf, size_t len, uint64_t off, bool kill_suidgid);
-/* The same, not to a strict file, with the bytes in pages of the pool that are lent to the caller (pool.h): some are others afterwards. */
-ssize_t cl_data_write_pages(struct cl_mount *m, struct cl_handle *h, uint8_t **pages, size_t len, uint64_t off, bool kill_suidgid);
+/* The same, not to a strict file, with the bytes in pages of the pool that are lent to the caller (pool.h), from byte at of the first on: some are others afterwards. */
+ssize_t cl_data_write_pages(struct cl_mount *m, struct cl_handle *h, uint8_t **pages, uint32_t at, size_t len, uint64_t off, bool kill_suidgid);
 
 /*
  * Reads up to len bytes at off. The bytes are in *iov (at most *niov pieces, in pool buffers held by *pin, or static zeros); give the pin

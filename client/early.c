@@ -23,6 +23,7 @@
 #include "client/core_int.h"
 #include "client/data.h"
 #include "client/inode.h"
+#include "client/notify.h"
 #include "client/ops/ops.h"
 #include "fp/bug.h"
 #include "fp/clock.h"
@@ -168,7 +169,7 @@ void cl_early_check(struct cl_core *c)
     if (!e->recalled || !c->conn || (!atomic_load(&c->alone) && !cl_early_ended(c)))
         return;
     e->recalled = false;
-    a.forgot = !atomic_load(&c->alone) && cl_kernel_forgets_names(c->m);
+    a.forgot = !atomic_load(&c->alone) && cl_notify_names() == 0;
     (void)fp_rpc_reply(c->conn, &(struct fp_rpc_reply){.id = e->recall_id, .type = FP__MSG_TYPE__MSG_ALONE, .msg = &a.base});
 }
 

@@ -29,9 +29,11 @@
 #include "client/client.h"
 #include "client/daemon.h"
 #include "client/mountpoint.h"
+#include "client/notify.h"
 #include "client/ops/ops.h"
 #include "client/receive.h"
 #include "client/shutdown.h"
+#include "client/superblock.h"
 #include "fp/err.h"
 #include "fp/log.h"
 #include "fp/readyfd.h"
@@ -167,6 +169,7 @@ static void cl_init(void *userdata, struct fuse_conn_info *conn)
     conn->max_background = 128;
     m->max_write_bytes = conn->max_write;
     probe(m, conn);
+    cl_notify_start(m->se);
 
     fp_ready_write((int)m->opt.ready_fd, m->opt.mountpoint);
     FP_INFO("mounted the store of manager %s on %s", m->opt.manager_text, m->opt.mountpoint);
@@ -220,6 +223,8 @@ static int mount_session(struct cl_mount *m)
     }
     rc = fuse_session_mount(m->se, m->opt.mountpoint);
     cl_mountpoint_close(below);
+    if (rc == 0)
+        cl_superblock_mounted(m->opt.mountpoint);
     return rc;
 }
 
@@ -266,6 +271,7 @@ int cl_fuse_loop(struct cl_mount *m)
 
 void cl_fuse_close(struct cl_mount *m, int still_mounted)
 {
+    cl_notify_stop(); /* the core loop goes on for a while */
     if (still_mounted)
         fuse_session_unmount(m->se);
     fuse_session_destroy(m->se);

@@ -288,6 +288,23 @@ void cl_open_remove(struct cl_mount *m, struct cl_open *o)
     pthread_mutex_unlock(&m->inodes->lock);
 }
 
+ssize_t cl_open_left(struct cl_mount *m, struct cl_open ***out)
+{
+    struct cl_open *o;
+    size_t all = 0;
+    ssize_t n = 0;
+    pthread_mutex_lock(&m->inodes->lock);
+    LIST_FOREACH(o, &m->inodes->handles, link)
+        all++;
+    *out = calloc(all + 1, sizeof(struct cl_open *));
+    LIST_FOREACH(o, &m->inodes->handles, link) {
+        if (*out && atomic_load(&o->closed))
+            (*out)[n++] = o;
+    }
+    pthread_mutex_unlock(&m->inodes->lock);
+    return *out ? n : -ENOMEM;
+}
+
 void cl_inode_hold(struct cl_mount *m, struct cl_inode *inode, bool write)
 {
     struct cl_itable *t = m->inodes;

@@ -10,11 +10,13 @@
 #define CL_INODE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 
 #include "fp.pb-c.h"
 
@@ -65,6 +67,8 @@ struct cl_inode {
     bool behind_again;         /* … once more since that is being published */
     bool untold;               /* … so that errors may be there that no close has told */
     uint64_t closed_upto;      /* … all that was written before the last such close was sealed by then (seal_seq) */
+    uint64_t closes;           /* … number of the last one; and of the last that the manager knows to be published (Commit.closed_upto) */
+    uint64_t closes_published;
     uint64_t closed_size;      /* … and had made the file so large */
     int64_t closed_mtime_ns;   /* … at that time; 0: it was set by hand */
     bool recalled;             /* another mount waits for what is behind */
@@ -74,6 +78,7 @@ struct cl_inode {
 /* First in what fi->fh points to, for files and directories: what is open when the mount goes gets no release. */
 struct cl_open {
     LIST_ENTRY(cl_open) link;  /* table lock */
+    atomic_bool closed;        /* of a struct cl_handle: a close has ended well since the last write of a program, and the release is still to come */
 };
 
 int cl_itable_new(struct cl_itable **out);
@@ -94,6 +99,8 @@ void cl_inode_forget(struct cl_mount *m, uint64_t ino);
 /* A handle (malloced) goes to the kernel; it is back, and the caller frees it. */
 void cl_open_add(struct cl_mount *m, struct cl_open *o);
 void cl_open_remove(struct cl_mount *m, struct cl_open *o);
+/* Handles of files that were closed and not released: *out is an array of the caller's. Their number, or -ENOMEM. */
+ssize_t cl_open_left(struct cl_mount *m, struct cl_open ***out);
 
 /* The manager answered an open; write: one that it counts as for writing (Open.write, each MSG_MKNOD). */
 void cl_inode_hold(struct cl_mount *m, struct cl_inode *inode, bool write);

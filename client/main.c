@@ -5,7 +5,7 @@
  * mount, FUSE loop. Each step says in one line what is wrong, and the process ends; nothing is taken back in
  * detail, but that the manager is told goodbye. Exit codes: 0 ended cleanly, 1 failed to start, lost data, or was unmounted under an agent of fp-job, 2 wrong use. Order of end: the loop
  * has ended because the mount is gone (umount, fusermount3 -u) or because shutdown.c ended it; requests that
- * wait for the manager are answered, the pool is written out, the session says goodbye.
+ * wait for the manager are answered, the pool is written out, what was closed and never released is released, the session says goodbye.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -24,7 +24,9 @@
 #include "client/inode.h"
 #include "client/locks.h"
 #include "client/mountpoint.h"
+#include "client/ops/ops.h"
 #include "client/shutdown.h"
+#include "client/superblock.h"
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/fault.h"
@@ -36,6 +38,7 @@
 #define END_SYNC_MS   30000u
 #define HURRY_SYNC_MS 2000u
 #define GONE_MS       10000u /* for a manager that is away */
+#define LEFT_MS       3000u  /* for the kernel to take the file system apart, which has many names perhaps */
 
 static struct cl_mount mount_; /* one per process; static, so that leak checkers see what hangs on it */
 
@@ -128,6 +131,7 @@ static int finish(struct cl_mount *m)
     if (rc < 0)
         FP_ERROR("not everything could be written out: %s", fp_strerror(rc));
     cl_data_late_stop(m);
+    cl_op_release_left(m, cl_shutdown_forced() ? 0 : LEFT_MS);
     cl_aux_sealed_wait(m, fp_now_ms() + limit_ms);
     bool told = cl_data_give_up(m); /* before the aux-apps end, which fails what they have in hand */
     cl_fuse_close(m, !unmounted);
@@ -157,7 +161,9 @@ int main(int argc, char **argv)
     int rc = cl_fuse_loop(m);
     bool told = cl_shutdown_asked();
     cl_shutdown_loop_ended();
-    if (rc < 0 && cl_shutdown_unmounted()) /* a connection that was unmounted here may end with any error, as ECONNABORTED */
+    if (rc == -ECONNABORTED) /* that is ENODEV, for a thread that was just reading a request: umount -f, whether files are open or not */
+        rc = 0;
+    if (rc < 0 && (cl_shutdown_unmounted() || cl_superblock_gone(LEFT_MS))) /* a thread that was just reading a release may get any error */
         rc = 0;
     if (rc < 0)
         FP_ERROR("the kernel's FUSE connection failed: %s", fp_strerror(rc));

@@ -38,6 +38,7 @@
 #include "client/names.h"
 #include "fp/clock.h"
 #include "fp/err.h"
+#include "fp/grown.h"
 #include "fp/log.h"
 #include "life.pb-c.h"
 
@@ -703,17 +704,13 @@ static void add_release(void *arg)
 {
     struct releasing *r = arg;
     struct cl_core *c = r->c;
+    struct cl_released *list;
     pthread_mutex_lock(&c->release_lock);
-    if (c->nreleases == c->releases_cap) {
-        size_t cap = c->releases_cap ? c->releases_cap * 2 : 64;
-        struct cl_released *list = realloc(c->releases, cap * sizeof *list);
-        if (list) {
-            c->releases = list;
-            c->releases_cap = cap;
-        }
+    list = fp_grown(c->releases, c->nreleases, &c->releases_cap, sizeof *list);
+    if (list) { /* else: the next hello tells it */
+        c->releases = list;
+        list[c->nreleases++] = r->what;
     }
-    if (c->nreleases < c->releases_cap) /* else: the next hello tells it */
-        c->releases[c->nreleases++] = r->what;
     r->arm = !c->release_armed;
     c->release_armed = true;
     pthread_mutex_unlock(&c->release_lock);

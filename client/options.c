@@ -24,12 +24,11 @@
 
 #define OPTS_MAX 48
 
-static const char *const close_names[] = {"publish", "sync", "behind", NULL};
 static const char *const locks_names[] = {"store", "local", NULL};
 
 const char *cl_options_close(const struct cl_options *o)
 {
-    return close_names[o->close_mode];
+    return fp_close_names[o->close_mode];
 }
 
 const char *cl_options_locks(const struct cl_options *o)
@@ -105,11 +104,7 @@ static const struct fp_opt options[] = {
                 .flags = FP_OPT_HIDDEN),
     FP_OPT_SIZE(struct cl_options, read_ahead_bytes, "read-ahead", "16MiB", 0, FP_GIB(4),
                 "How far to read ahead of a sequential reader. 0: not at all."),
-    FP_OPT_ENUM(
-        struct cl_options, close_mode, "close", "publish", close_names,
-        "What close(2) waits for: until other mounts can see the data (publish), until it is on the device as "
-        "after fsync(2) (sync), or for nothing: another mount that opens the file waits instead (behind). With behind, what was closed is lost "
-        "with the mount, unless it was synced, renamed or linked, or opened elsewhere, since."),
+    FP_OPT_CLOSE(struct cl_options, close_mode),
     FP_OPT_BOOL(
         struct cl_options, strict, "strict", "off",
         "Single-copy consistency for all files, as the attribute user.fp.strict gives it to those of a directory: a read sees every write that "

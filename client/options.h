@@ -13,6 +13,7 @@ enum cl_locks_mode {
     CL_LOCKS_LOCAL, /* kept by this node's kernel */
 };
 
+/* The order of fp_close_names. */
 enum cl_close_mode {
     CL_CLOSE_PUBLISH, /* close(2) returns when other mounts can see the data */
     CL_CLOSE_SYNC,    /* close(2) does what fsync(2) does */

@@ -3,8 +3,12 @@
  *
  * The kernel copies a request to where it is read to. libfuse gives one flat buffer for all of it, from which a write's bytes would have to be
  * copied once more into the chunk pool: 15 to 30 % of the processor time that this process takes for it. Here the header goes to libfuse's
- * buffer and the bytes to pages that the pool has lent to the thread, and client/data/write.c makes whole ones part of the file, against others.
+ * buffer and the bytes to pages that the pool has lent to the thread, and client/data/write.c makes them part of the file, against others.
  * What is no write is put together in libfuse's buffer.
+ *
+ * A page can become one of the file only if the bytes lie in it where they lie in the file's. Where that is has to be known before the request is read, so it is
+ * guessed: as it was in the last two large writes that agreed. Most programs write from memory that malloc gave, 16 bytes behind the beginning of a page; the kernel
+ * cuts such a write at its own pages, and all requests but the first begin 16 bytes before one of ours. A wrong guess costs the copy.
  *
  * A thread gets its pages when its first large write has come, by read(2), and then gives the memory of libfuse's buffer back to the kernel: so
  * that a mount takes no more memory than without, and one that gets small writes only is as it was. They go back when the thread ends.
@@ -23,6 +27,7 @@
 #include <fuse_lowlevel.h>
 #include <linux/fuse.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -46,7 +51,11 @@ struct received { /* of one thread */
     uint8_t *page[CL_RECEIVE_PAGES_MAX];
     uint8_t *data;    /* of a write: where libfuse takes its bytes to be, which are in the pages; NULL: they are there */
     size_t data_bytes;
+    uint32_t at;      /* in the first page, where they begin */
 };
+
+/* Where in a page large writes begin: of the last one; and guessed of the next. Of all threads, which take requests of one program by turns. */
+static _Atomic uint32_t last_at, likely_at;
 
 static pthread_key_t key;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
@@ -95,7 +104,7 @@ static void let_go(uint8_t *buf, size_t len)
 
 static void get_pages(struct cl_mount *m, struct received *r, uint8_t *buf, size_t len)
 {
-    uint32_t n = (m->max_write_bytes + CL_PAGE_BYTES - 1) / CL_PAGE_BYTES;
+    uint32_t n = (m->max_write_bytes + CL_PAGE_BYTES - 1) / CL_PAGE_BYTES + 1;
     r->tried = true;
     if (n > CL_RECEIVE_PAGES_MAX || cl_pool_lend(r->pool, r->page, n) < 0)
         return;
@@ -118,16 +127,35 @@ static ssize_t receive_flat(int fd, uint8_t *buf, size_t len, struct received *r
     return n;
 }
 
+/* Of bytes that begin in the first page and go on for len: how many are in page i, and *from which byte of it on. */
+static size_t part_of_page(const struct received *r, uint32_t i, size_t left, uint32_t *from)
+{
+    *from = i == 0 ? r->at : 0;
+    return left < CL_PAGE_BYTES - *from ? left : CL_PAGE_BYTES - *from;
+}
+
+static void guess(const uint8_t *buf)
+{
+    struct fuse_write_in in;
+    memcpy(&in, buf + sizeof(struct fuse_in_header), sizeof in);
+    uint32_t at = (uint32_t)(in.offset % CL_PAGE_BYTES);
+    if (in.size >= LARGE_BYTES && atomic_exchange(&last_at, at) == at)
+        atomic_store(&likely_at, at);
+}
+
 /* What follows the header goes to the pages, and if they are not enough to where it would be without them. */
 static ssize_t receive_in_pages(int fd, uint8_t *buf, size_t len, struct received *r)
 {
     struct iovec iov[CL_RECEIVE_PAGES_MAX + 2];
     size_t at = HEAD_BYTES;
+    uint32_t from;
     int niov = 0;
+    r->at = atomic_load(&likely_at);
     iov[niov++] = (struct iovec){buf, HEAD_BYTES};
     for (uint32_t i = 0; i < r->npages && at < len; i++, niov++) {
-        iov[niov] = (struct iovec){r->page[i], len - at < CL_PAGE_BYTES ? len - at : CL_PAGE_BYTES};
-        at += iov[niov].iov_len;
+        size_t n = part_of_page(r, i, len - at, &from);
+        iov[niov] = (struct iovec){r->page[i] + from, n};
+        at += n;
     }
     if (at < len)
         iov[niov++] = (struct iovec){buf + at, len - at};
@@ -138,6 +166,8 @@ static ssize_t receive_in_pages(int fd, uint8_t *buf, size_t len, struct receive
     r->data_bytes = ((size_t)n < at ? (size_t)n : at) - HEAD_BYTES;
     if ((size_t)n > at || opcode(buf) != FUSE_WRITE)
         cl_received_flat((const char *)r->data);
+    if (r->data)
+        guess(buf);
     return n;
 }
 
@@ -154,20 +184,29 @@ static ssize_t receive(int fd, void *buf, size_t len, void *userdata)
     return receive_in_pages(fd, buf, len, r);
 }
 
-uint8_t **cl_received_pages(const char *buf)
+static struct received *in_pages(const char *buf)
 {
     struct received *r = mine();
-    return r && r->data && (const char *)r->data == buf ? r->page : NULL;
+    return r && r->data && (const char *)r->data == buf ? r : NULL;
+}
+
+uint8_t **cl_received_pages(const char *buf, uint32_t *at)
+{
+    struct received *r = in_pages(buf);
+    if (r)
+        *at = r->at;
+    return r ? r->page : NULL;
 }
 
 void cl_received_flat(const char *buf)
 {
-    struct received *r = mine();
-    if (!cl_received_pages(buf))
+    struct received *r = in_pages(buf);
+    uint32_t i = 0, from;
+    if (!r)
         return;
-    for (size_t done = 0, n; done < r->data_bytes; done += n) {
-        n = r->data_bytes - done < CL_PAGE_BYTES ? r->data_bytes - done : CL_PAGE_BYTES;
-        memcpy(r->data + done, r->page[done / CL_PAGE_BYTES], n);
+    for (size_t done = 0, n; done < r->data_bytes; done += n, i++) {
+        n = part_of_page(r, i, r->data_bytes - done, &from);
+        memcpy(r->data + done, r->page[i] + from, n);
     }
     r->data = NULL;
 }

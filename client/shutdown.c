@@ -38,7 +38,7 @@
 #define STEP_US       10000u
 #define WAKE_SIGNAL   SIGUSR1
 
-static atomic_bool loop_ended, hurried, unmounted, stopping, stop_done, sync_failed;
+static atomic_bool loop_ended, forced, hurried, unmounted, stopping, stop_done, sync_failed;
 static pthread_t loop_thread; /* set before other threads are made */
 
 static pthread_mutex_t parts_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -83,6 +83,11 @@ bool cl_shutdown_hurried(void)
     return atomic_load(&hurried) || atomic_load(&sync_failed);
 }
 
+bool cl_shutdown_forced(void)
+{
+    return atomic_load(&forced);
+}
+
 bool cl_shutdown_unmounted(void)
 {
     while (atomic_load(&stopping) && !atomic_load(&stop_done) && !atomic_load(&hurried))
@@ -110,8 +115,10 @@ static void unmount(struct cl_mount *m)
 static void end_loop(struct cl_mount *m, uint64_t until_ms)
 {
     pthread_mutex_lock(&parts_lock);
-    if (!atomic_load(&loop_ended)) /* else main() closes the session */
+    if (!atomic_load(&loop_ended)) { /* else main() closes the session */
+        atomic_store(&forced, true);
         fuse_session_exit(m->se);
+    }
     pthread_mutex_unlock(&parts_lock);
     while (!atomic_load(&loop_ended) && fp_now_ms() < until_ms) {
         pthread_kill(loop_thread, WAKE_SIGNAL);

@@ -23,6 +23,8 @@ bool cl_shutdown_asked(void);
 void cl_shutdown_loop_ended(void);
 /* Was the end asked for a second time, or has writing out failed once? Then there is no point in waiting long. */
 bool cl_shutdown_hurried(void);
+/* Did the loop have to be told to end, since files were open? Then the file system is still there. When the loop has ended. */
+bool cl_shutdown_forced(void);
 /* Has the thread taken the mount away? Waits until it is through with that. */
 bool cl_shutdown_unmounted(void);
 /* Main thread: all is written out or told to be lost, and what the mount is made of is freed from here on: the thread looks at none of it any more. */

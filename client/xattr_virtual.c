@@ -14,6 +14,7 @@
 #include "client/client.h"
 #include "client/data.h"
 #include "client/inode.h"
+#include "fp/uuid.h"
 
 #define ROOT_INO 1u
 
@@ -28,10 +29,24 @@ const char *cl_xattr_level(uint32_t level)
     return level < sizeof names / sizeof *names ? names[level] : "none";
 }
 
+bool cl_xattr_is_set(const char *name)
+{
+    return strcmp(name, "user.fp.set") == 0;
+}
+
+ssize_t cl_xattr_set(uint32_t state, const char *set, char buf[CL_XATTR_VALUE_MAX])
+{
+    static const char *const names[] = {NULL, "open", "complete", "torn", "forgotten"};
+
+    if (state >= sizeof names / sizeof *names || !names[state] || !*set)
+        return -ENODATA;
+    return snprintf(buf, CL_XATTR_VALUE_MAX, "%s %.64s", names[state], set);
+}
+
 bool cl_xattr_is_virtual(const char *name)
 {
     return strcmp(name, "user.fp.manager") == 0 || strcmp(name, "user.fp.key_file") == 0 ||
-           strcmp(name, "user.fp.at_risk") == 0 || cl_xattr_is_level(name);
+           strcmp(name, "user.fp.store") == 0 || strcmp(name, "user.fp.at_risk") == 0 || cl_xattr_is_level(name) || cl_xattr_is_set(name);
 }
 
 static ssize_t at_risk(struct cl_mount *m, uint64_t ino, char *buf)
@@ -46,12 +61,22 @@ static ssize_t at_risk(struct cl_mount *m, uint64_t ino, char *buf)
                     (unsigned long long)uncommitted_bytes);
 }
 
+static ssize_t store_of(const struct cl_mount *m, char *buf)
+{
+    struct fp_uuid uuid;
+    char text[FP_UUID_BUF];
+    memcpy(uuid.b, m->store_uuid, sizeof uuid.b);
+    return fp_uuid_is_nil(&uuid) ? -ENODATA : snprintf(buf, CL_XATTR_VALUE_MAX, "%s", fp_uuid_format(text, &uuid));
+}
+
 ssize_t cl_xattr_virtual_get(struct cl_mount *m, uint64_t ino, const char *name, char buf[CL_XATTR_VALUE_MAX])
 {
     if (strcmp(name, "user.fp.at_risk") == 0)
         return ino == ROOT_INO ? -ENODATA : at_risk(m, ino, buf);
     if (ino != ROOT_INO)
         return -ENODATA;
+    if (strcmp(name, "user.fp.store") == 0)
+        return store_of(m, buf);
     const char *value = strcmp(name, "user.fp.manager") == 0 ? m->opt.manager_text : m->opt.key;
     return snprintf(buf, CL_XATTR_VALUE_MAX, "%s", value);
 }

@@ -25,8 +25,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <xxhash.h>
-
 #include "drain/drain.h"
 #include "fp/beside.h"
 #include "fp/child.h"
@@ -34,6 +32,7 @@
 #include "fp/envelope.h"
 #include "fp/err.h"
 #include "fp/memfd.h"
+#include "fp/xxh3.h"
 
 #define POOL_BYTES 65536u /* of no use here, but a host wants one */
 #define CAP_BYTES  ((FP_STORED_MAX_BYTES + 65535u) / 65536u * 65536u)
@@ -289,7 +288,7 @@ int dr_decode(struct dr_thread *th, const struct fp_dw_slice *s, const uint8_t *
     else if (rc != -EILSEQ)
         rc = explain(th, d, &e, rc);
     pthread_mutex_unlock(&d->lock);
-    if (rc == -EILSEQ || (rc == 0 && !e.keyed && XXH3_64bits(data, s->data_len) != e.data_sum))
+    if (rc == -EILSEQ || (rc == 0 && !e.keyed && fp_xxh3_64(data, s->data_len) != e.data_sum))
         return damaged(th, s);
     return rc;
 }

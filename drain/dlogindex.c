@@ -19,6 +19,7 @@
 #include "fp/dlog.h"
 #include "fp/err.h"
 #include "fp/fault.h"
+#include "fp/grown.h"
 
 #define SCAN_TRIES    3
 #define SCAN_PAUSE_US 1000000 /* what other nodes have made may not be seen at once (NFS) */
@@ -52,15 +53,11 @@ static int no_memory(struct dr_thread *th)
 
 static int add(struct scan *s, uint32_t stream, uint64_t at, uint32_t header, uint64_t data, uint64_t sum)
 {
-    if (s->nfound == s->cap) {
-        size_t cap = s->cap ? s->cap * 2 : 256;
-        struct found *more = realloc(s->found, cap * sizeof(*more));
+    struct found *more = fp_grown(s->found, s->nfound, &s->cap, sizeof(*more));
 
-        if (!more)
-            return no_memory(s->th);
-        s->found = more;
-        s->cap = cap;
-    }
+    if (!more)
+        return no_memory(s->th);
+    s->found = more;
     s->found[s->nfound++] = (struct found){ .place = { .stream = stream, .header_bytes = header, .at = at, .data_bytes = data, .sum = sum },
                                             .first = s->e[0].off, .len = s->e[0].len };
     return 0;

@@ -143,6 +143,7 @@ static int send_start(struct cl_aux *a, uint32_t napps)
         snprintf(msg.cores, sizeof(msg.cores), "%s", opt->cores_text);
     snprintf(msg.node, sizeof(msg.node), "%s", opt->node);
     snprintf(msg.plugin_dir, sizeof(msg.plugin_dir), "%s", a->plugin_dir);
+    snprintf(msg.mountpoint, sizeof(msg.mountpoint), "%s", opt->mountpoint);
     return cl_aux_tx(a, &iov, 1);
 }
 

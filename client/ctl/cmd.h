@@ -29,8 +29,12 @@ struct ctl_cmd {
 };
 
 extern const struct ctl_cmd ctl_cmd_status, ctl_cmd_benefactors, ctl_cmd_stat, ctl_cmd_df, ctl_cmd_locks, ctl_cmd_auxapps, ctl_cmd_auxapps_set, ctl_cmd_auxapp_new, ctl_cmd_verify, ctl_cmd_stop;
-extern const struct ctl_cmd ctl_cmd_checkpoints, ctl_cmd_checkpoint_latest, ctl_cmd_checkpoint_commit, ctl_cmd_checkpoint_forget, ctl_cmd_versions, ctl_cmd_restore;
+extern const struct ctl_cmd ctl_cmd_checkpoints, ctl_cmd_checkpoint_latest, ctl_cmd_checkpoint_commit, ctl_cmd_checkpoint_forget, ctl_cmd_conversions, ctl_cmd_versions, ctl_cmd_restore;
 extern const struct ctl_cmd ctl_cmd_drain, ctl_cmd_drain_show, ctl_cmd_drain_cancel, ctl_cmd_drain_set, ctl_cmd_drain_remove, ctl_cmd_drain_release, ctl_cmd_evict, ctl_cmd_stage_in, ctl_cmd_stage_out, ctl_cmd_benefactor_set, ctl_cmd_wait, ctl_cmd_merge;
+extern const struct ctl_cmd ctl_cmd_convert, ctl_cmd_schema;
+
+/* convert.c: whatever begins with one of these two words goes to fp-convert, which becomes this process. 0: it does not begin so; negative: it could not, and why is logged. */
+int ctl_convert_hand_over(int argc, char **argv);
 
 /* The command that these words begin with; *used of them are its name. NULL: none, and why has a line that says so (size bytes). list ends with NULL. */
 const struct ctl_cmd *ctl_cmd_find(const struct ctl_cmd *const *list, const struct fp_strlist *words, size_t *used, char *why, size_t size);

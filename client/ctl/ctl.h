@@ -53,7 +53,7 @@ struct ctl_store {
 /* options.paths[i] inside of the store that was found, as `inner` above. Logs, with -EXDEV, if it lies in another mount. */
 int ctl_find_inner(const struct ctl_options *o, const struct ctl_store *store, size_t i, char inner[PATH_MAX]);
 
-/* Is a store meant at all: given, or one mounted where we are, or only one on this machine? Looks at no mount. */
+/* Is a store meant at all: given, or one mounted where we are, or only one on this machine? May block as long as a mount does, if there are several. */
 bool ctl_is_there(const struct ctl_options *o);
 
 /* Fills *out, or logs and returns a negative errno. May block as long as a mount does: see ctl_watch. */

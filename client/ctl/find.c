@@ -1,11 +1,12 @@
 /* Which store is meant.
  *
  * Called by main() before anything else. In this order: --manager and --key; the fpstore mount that PATH, or else the current
- * directory, lies in; the only fpstore mount of the machine; FP_MANAGER and FP_KEY, or fp.conf. What the command line does not
- * say of the first is taken from what comes after it.
+ * directory, lies in; the only store that is mounted on the machine, by the first of its mounts; FP_MANAGER and FP_KEY, or fp.conf. What the
+ * command line does not say of the first is taken from what comes after it.
  *
- * A mount tells its store by two xattrs of its root, user.fp.manager and user.fp.key_file: so people who look at a file need
- * not know where its manager runs, and several stores on one machine do not get mixed up. The environment comes last because
+ * A mount tells its store by xattrs of its root, user.fp.manager and user.fp.key_file: so people who look at a file need
+ * not know where its manager runs, and several stores on one machine do not get mixed up. Whether two mounts are of one store their
+ * user.fp.store says, its UUID: the manager may have several addresses. A mount that does not say it (it is dead, or another user's) may be of any. The environment comes last because
  * a shell that has FP_MANAGER set for one store would otherwise lie about the files of another.
  *
  * The table of mounts is /proc/self/mountinfo; the longest mountpoint that is a prefix of the resolved path wins, as the
@@ -19,14 +20,20 @@
 
 #include "client/ctl/ctl.h"
 #include "fp/err.h"
+#include "fp/limited.h"
+#include "fp/uuid.h"
 
 #define MOUNTS_MAX 64
+#define ANSWER_MS  2000u /* of mounts, of which one may hang */
+
+#define TYPE " - fuse.fpstore "
 
 struct mounts {
     unsigned count; /* of those kept */
     struct {
         char point[PATH_MAX];
         char root[PATH_MAX];
+        struct fp_addr manager; /* as it was when it was mounted; empty: the table does not say it */
     } m[MOUNTS_MAX];
 };
 
@@ -48,8 +55,7 @@ static void unescape(char *out, const char *in, size_t len)
 /* "36 35 98:0 ROOT POINT options optional… - TYPE source superoptions" */
 bool ctl_mountinfo_line(const char *line, char mountpoint[PATH_MAX], char root[PATH_MAX])
 {
-    static const char type[] = " - fuse.fpstore ";
-    if (!strstr(line, type))
+    if (!strstr(line, TYPE))
         return false;
     const char *p = line;
     for (int i = 0; i < 3; i++) {
@@ -67,6 +73,17 @@ bool ctl_mountinfo_line(const char *line, char mountpoint[PATH_MAX], char root[P
     return true;
 }
 
+/* What is mounted: fp-mount names its manager. */
+static void source_of(const char *line, struct fp_addr *manager)
+{
+    const char *source = strstr(line, TYPE) + strlen(TYPE), *why;
+    char text[FP_ADDR_TEXT_BUF];
+
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(source, " \n"), source);
+    if (fp_parse_addr(text, 1, manager, &why) < 0)
+        *manager = (struct fp_addr){0};
+}
+
 static int read_mounts(struct mounts *all)
 {
     char *line = NULL;
@@ -76,8 +93,10 @@ static int read_mounts(struct mounts *all)
         return -errno;
     all->count = 0;
     while (all->count < MOUNTS_MAX && getline(&line, &room, f) > 0) {
-        if (ctl_mountinfo_line(line, all->m[all->count].point, all->m[all->count].root))
+        if (ctl_mountinfo_line(line, all->m[all->count].point, all->m[all->count].root)) {
+            source_of(line, &all->m[all->count].manager);
             all->count++;
+        }
     }
     free(line);
     fclose(f);
@@ -138,6 +157,44 @@ static int from_mount(const struct ctl_options *o, const char *mountpoint, struc
     return rc;
 }
 
+static int are_of_one(const void *arg)
+{
+    const struct mounts *all = arg;
+    char first[FP_UUID_BUF], other[FP_UUID_BUF];
+
+    for (unsigned i = 0; i < all->count; i++) {
+        ssize_t n = getxattr(all->m[i].point, "user.fp.store", i ? other : first, FP_UUID_BUF - 1);
+
+        if (n != FP_UUID_BUF - 1 || (i && memcmp(first, other, (size_t)n) != 0))
+            return -EXDEV;
+    }
+    return 0;
+}
+
+/* Index of the first mount, if all are of one store, else -1. */
+static int only_store(const struct mounts *all)
+{
+    if (all->count <= 1 || all->count == MOUNTS_MAX) /* of that many there may be more */
+        return all->count == 1 ? 0 : -1;
+    return fp_limited(are_of_one, all, ANSWER_MS) == 0 ? 0 : -1;
+}
+
+/* A manager listens at one port; by names it may have several, and addresses. */
+static bool are_of_two(const struct fp_addr *a, const struct fp_addr *b)
+{
+    bool numbers = a->host[strspn(a->host, "0123456789.")] == '\0' && b->host[strspn(b->host, "0123456789.")] == '\0';
+
+    return a->text[0] && b->text[0] && (a->port != b->port || (numbers && strcmp(a->host, b->host) != 0));
+}
+
+/* PATH of one store and the manager of another: there may be something of that name in both. */
+static int other_store(const struct ctl_options *o, const struct mounts *all, int i)
+{
+    FP_ERROR("%s lies in the store of %s (%s), and --manager=%s is another one: leave --manager and --key away, or give a PATH that is not in a mount", o->path, all->m[i].manager.text,
+             all->m[i].point, o->manager.text);
+    return -EXDEV;
+}
+
 /* A mount whose manager is away answers at last with EIO: who waits for the manager looks again. */
 static int real_path(const char *path, char out[PATH_MAX])
 {
@@ -164,7 +221,7 @@ static int resolve(const struct ctl_options *o, char path[PATH_MAX])
 static int no_store(const struct mounts *all)
 {
     if (all->count > 1)
-        FP_ERROR("%u stores are mounted here: give PATH, or --manager and --key", all->count);
+        FP_ERROR("%u mounts are here, not all known to be of one store (%s, %s%s): give PATH, or --manager and --key", all->count, all->m[0].point, all->m[1].point, all->count > 2 ? ", ..." : "");
     else
         FP_ERROR("no store is mounted here, and none is given: use --manager ADDR:PORT and --key FILE, or see fp-store up");
     return -ENODEV;
@@ -200,6 +257,12 @@ int ctl_find(const struct ctl_options *o, struct ctl_store *out)
         rc = resolve(o, path);
         int i = rc == 0 ? mount_of(&all, path) : -1;
         if (i >= 0) {
+            bool is_other = o->manager_given && are_of_two(&o->manager, &all.m[i].manager);
+
+            if (is_other && o->path)
+                return other_store(o, &all, i);
+            if (is_other) /* it is only where we are */
+                return by_options(o, out);
             rc = inner_of(&all, i, path, out->inner);
             if (rc < 0)
                 return rc;
@@ -218,8 +281,9 @@ int ctl_find(const struct ctl_options *o, struct ctl_store *out)
     }
     if (o->manager_given)
         return by_options(o, out);
-    if (all.count == 1)
-        return from_mount(o, all.m[0].point, out);
+    int only = only_store(&all);
+    if (only >= 0)
+        return from_mount(o, all.m[only].point, out);
     return out->manager[0] ? by_options(o, out) : no_store(&all);
 }
 
@@ -232,7 +296,7 @@ bool ctl_is_there(const struct ctl_options *o)
         return true;
     if (read_mounts(&all) < 0)
         return false;
-    return all.count == 1 || (getcwd(path, sizeof path) && mount_of(&all, path) >= 0);
+    return (getcwd(path, sizeof path) && mount_of(&all, path) >= 0) || only_store(&all) >= 0;
 }
 
 int ctl_find_inner(const struct ctl_options *o, const struct ctl_store *store, size_t i, char inner[PATH_MAX])

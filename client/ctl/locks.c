@@ -52,10 +52,10 @@ static int ask(struct ctl_link *l, const struct ctl_options *o, const struct ctl
 
 static json_t *json_of(const Fp__CtlLock *k)
 {
-    json_t *j = json_pack("{s:o, s:I, s:s, s:s, s:b, s:b, s:I, s:o, s:I, s:o, s:o, s:b}", "path", k->path.len ? ctl_json_bytes(k->path.data, k->path.len) : json_null(), "ino",
+    json_t *j = json_pack("{s:o, s:I, s:s, s:s, s:b, s:b, s:I, s:o, s:I, s:o, s:o, s:b, s:b}", "path", k->path.len ? ctl_json_bytes(k->path.data, k->path.len) : json_null(), "ino",
                           (json_int_t)k->ino, "kind", kind_of(k), "state", k->waits ? "waits" : "held", "exclusive", k->exclusive, "recalled", k->recalled, "start_bytes",
                           (json_int_t)k->start, "end_bytes", k->end >= INT64_MAX ? json_null() : json_integer((json_int_t)k->end), "session", (json_int_t)k->session, "node",
-                          ctl_json_bytes(k->node, strlen(k->node)), "mountpoint", ctl_json_bytes(k->mountpoint, strlen(k->mountpoint)), "connected", k->connected);
+                          ctl_json_bytes(k->node, strlen(k->node)), "mountpoint", ctl_json_bytes(k->mountpoint, strlen(k->mountpoint)), "connected", k->connected, "behind", k->behind);
     if (j) {
         json_object_set_new(j, "pid", k->pid ? json_integer((json_int_t)k->pid) : json_null());
         json_object_set_new(j, "for_ms", k->since_start ? json_null() : json_integer((json_int_t)k->for_ms));
@@ -93,7 +93,7 @@ static void row(struct fp_table *t, const Fp__CtlLock *k, bool same_file)
     fp_table_cell(t, "%s", kind_of(k));
     fp_table_cell(t, "%s", k->exclusive ? "write" : "read");
     range_cell(t, k);
-    fp_table_cell_styled(t, k->waits ? FP_STYLE_WARN : FP_STYLE_NONE, "%s", k->waits ? "waits" : k->recalled ? "held, wanted" : "held");
+    fp_table_cell_styled(t, k->waits ? FP_STYLE_WARN : FP_STYLE_NONE, "%s", k->waits ? "waits" : k->behind ? "held, closed" : k->recalled ? "held, wanted" : "held");
     fp_table_cell(t, "%s", k->since_start ? "before the manager's start" : fp_format_duration(age, k->for_ms));
     fp_table_cell_styled(t, k->connected ? FP_STYLE_NONE : FP_STYLE_BAD, "%s:%s%s", *k->node ? k->node : "?", k->mountpoint, k->connected ? "" : " (away)");
     if (k->pid)
@@ -138,7 +138,8 @@ const struct ctl_cmd ctl_cmd_locks = {
     .options = "",
     .help = "Who holds locks of files, by fcntl(2) or flock(2), the right to append to a file (O_APPEND), or the lease of one that may be closed before it is published (--close "
             "behind); and who waits for one, and for how long. Of one file, of all in a directory, or of the whole store.",
-    .more = "Each line has the mount, and the process there, where it is a program's. A right to append, and a lease, stay with a mount until another one wants them. (away): that mount is "
+    .more = "Each line has the mount, and the process there, where it is a program's. A right to append, and a lease, stay with a mount until another one wants them. Closed: "
+            "what was closed is perhaps not published yet, or a program has the file still open. (away): that mount is "
             "not connected, and loses them when its session ends. At most 4096 lines. Locks of mounts with --locks local are not known here.",
     .run = run,
 };

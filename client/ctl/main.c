@@ -20,8 +20,9 @@
 
 static const struct ctl_cmd *const commands[] = {
     &ctl_cmd_status, &ctl_cmd_benefactors, &ctl_cmd_df, &ctl_cmd_stat, &ctl_cmd_locks, &ctl_cmd_verify, &ctl_cmd_checkpoints, &ctl_cmd_checkpoint_latest,
-    &ctl_cmd_checkpoint_commit, &ctl_cmd_checkpoint_forget, &ctl_cmd_versions, &ctl_cmd_restore, &ctl_cmd_drain, &ctl_cmd_drain_show, &ctl_cmd_drain_cancel,
-    &ctl_cmd_drain_set, &ctl_cmd_drain_remove, &ctl_cmd_drain_release, &ctl_cmd_merge, &ctl_cmd_evict, &ctl_cmd_stage_in, &ctl_cmd_stage_out, &ctl_cmd_benefactor_set, &ctl_cmd_wait, &ctl_cmd_auxapps, &ctl_cmd_auxapps_set, &ctl_cmd_auxapp_new, &ctl_cmd_stop, NULL};
+    &ctl_cmd_checkpoint_commit, &ctl_cmd_checkpoint_forget, &ctl_cmd_conversions, &ctl_cmd_versions, &ctl_cmd_restore, &ctl_cmd_drain, &ctl_cmd_drain_show, &ctl_cmd_drain_cancel,
+    &ctl_cmd_drain_set, &ctl_cmd_drain_remove, &ctl_cmd_drain_release, &ctl_cmd_merge, &ctl_cmd_evict, &ctl_cmd_stage_in, &ctl_cmd_stage_out, &ctl_cmd_benefactor_set, &ctl_cmd_wait, &ctl_cmd_auxapps, &ctl_cmd_auxapps_set, &ctl_cmd_auxapp_new, &ctl_cmd_convert,
+    &ctl_cmd_schema, &ctl_cmd_stop, NULL};
 
 /* Redundancy there is none yet. */
 static const char *const level_names[] = {"any", "pool", "local", "drained", "verified", NULL};
@@ -49,7 +50,7 @@ static const struct fp_opt options[] = {
     FP_OPT_BOOL(struct given, o.complete, "complete", "off", "With checkpoint latest: none that seems to be half of one, also if there is no other.", .flags = FP_OPT_NO_FILE),
     FP_OPT_INT(struct given, o.step, "step", "-1", -1, INT64_MAX, "With checkpoint commit and forget, and wait: the time step of files that lie in PATH side by side.",
                .flags = FP_OPT_NO_FILE, .arg = "N"),
-    FP_OPT_BOOL(struct given, o.force, "force", "off", "With restore: also if it is open for writing. With merge: also if the file is there.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_BOOL(struct given, o.force, "force", "off", "With restore: also if it is open for writing. With merge: also if the file is there. With checkpoint commit: also if something of it was lost after close.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.offline, "offline", "off", "With merge: here, without a store.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.torn, "torn", "off", "With restore: all torn files below PATH.", .flags = FP_OPT_NO_FILE),
     FP_OPT_STRING(struct given, o.to, "to", NULL, "With drain and stage-out: the directory to copy to, below which paths are as in the store. By default, that of the policy. With wait: the target that is to have it. With merge: the file. With stage-in: the directory of the store to copy to.",
@@ -65,7 +66,7 @@ static const struct fp_opt options[] = {
     FP_OPT_BOOL(struct given, o.again, "again", "off", "With drain: copy, and with --verify compare, also what is in the target already.", .flags = FP_OPT_NO_FILE),
     FP_OPT_ENUM(struct given, o.layout, "layout", "file", layout_names,
                 "With drain: file, or log: each benefactor writes one stream, for targets that are slow when several nodes write a file.", .flags = FP_OPT_NO_FILE),
-    FP_OPT_BOOL(struct given, o.wait, "wait", "off", "With drain: until it has ended.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_BOOL(struct given, o.wait, "wait", "off", "With drain and conversions: until it has ended.", .flags = FP_OPT_NO_FILE),
     FP_OPT_DURATION(struct given, o.stall_ms, "stall", "0", 0, FP_HOUR_MS(720),
                     "With drain --wait and stage-out: wait no longer when it has stood still for so long, as for a target that is full or gone, and nothing more has got there. What is only slow does not "
                     "stand still. 0: no limit.", .flags = FP_OPT_NO_FILE),
@@ -87,7 +88,7 @@ static const struct fp_opt_table table = {
     .section = "ctl",
     .usage = "fpctl COMMAND [ARGUMENT]... [OPTION]...",
     .summary = "Look at an fpstore, or tell it what to do. The store is the one given by --manager and --key, or the one mounted at PATH or the current directory, or the "
-               "only one mounted here.",
+               "only one mounted here (by one mount or several).",
     .print_more = print_commands,
     .opts = options,
 };
@@ -226,7 +227,10 @@ int main(int argc, char **argv)
     char why[1024];
 
     fp_log_init("fpctl", FP_LOG_WARN);
-    int rc = other_output(argc, argv);
+    int rc = ctl_convert_hand_over(argc, argv);
+    if (rc < 0)
+        return ctl_exit_code(rc);
+    rc = other_output(argc, argv);
     if (rc >= 0)
         return rc;
     struct fp_opts *opts = fp_opt_parse_or_exit(&table, &g, argc, argv);

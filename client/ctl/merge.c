@@ -352,6 +352,8 @@ static int run(const struct ctl_options *o, const struct ctl_store *store, struc
         rc = find_logs(o->names[i], !o->to);
     if (rc)
         return rc;
+    if (!o->offline)
+        ctl_watch(2 * o->timeout_ms + 1000); /* of several mounts each says which store it is of */
     if (!o->offline && ctl_is_there(o))
         rc = merge_there(o, &left);
     else

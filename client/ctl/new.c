@@ -141,7 +141,7 @@ static int write_file(const char *dir, const char *file, const char *text, const
 /* These come with fpstore. One of the same name would take their place for every chunk that they have coded. */
 static bool is_shipped(const char *name)
 {
-    static const char *const shipped[] = {"checksum", "compress", "dedup", "drain", "encrypt", NULL};
+    static const char *const shipped[] = {"checksum", "compress", "convert", "dedup", "drain", "encrypt", NULL};
     for (const char *const *s = shipped; *s; s++)
         if (strcmp(*s, name) == 0)
             return true;

@@ -17,6 +17,7 @@
 #include "client/ctl/cmd.h"
 #include "fp/err.h"
 #include "fp/clock.h"
+#include "fp/grown.h"
 #include "fp/table.h"
 #include "life.pb-c.h"
 
@@ -53,14 +54,10 @@ static int push(struct layout *f, const struct range *r)
         last->chunk = r->chunk;
         return 0;
     }
-    if (f->count == f->room) {
-        size_t room = f->room ? 2 * f->room : 64;
-        struct range *more = reallocarray(f->ranges, room, sizeof *more);
-        if (!more)
-            return -ENOMEM;
-        f->ranges = more;
-        f->room = room;
-    }
+    struct range *more = fp_grown(f->ranges, f->count, &f->room, sizeof *more);
+    if (!more)
+        return -ENOMEM;
+    f->ranges = more;
     f->ranges[f->count++] = *r;
     return 0;
 }

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "client/ctl/cmd.h"
+#include "fp/ctlwire.h"
 #include "fp/table.h"
 #include "fp/uuid.h"
 
@@ -76,21 +77,23 @@ static bool strict_differs(const Fp__CtlStatusReply *r)
 static int print_json(const Fp__CtlStatusReply *r, const struct ctl_store *store)
 {
     char uuid[FP_UUID_BUF];
-    json_t *bnfs = json_array(), *mounts = json_array(), *damaged = json_array();
+    json_t *bnfs = json_array(), *mounts = json_array(), *damaged = json_array(), *lost = json_array();
     for (size_t i = 0; i < r->n_benefactors; i++)
         json_array_append_new(bnfs, ctl_json_bnf(r->benefactors[i]));
     for (size_t i = 0; i < r->n_clients; i++)
         json_array_append_new(mounts, json_client(r->clients[i]));
     for (size_t i = 0; i < r->n_damaged; i++)
         json_array_append_new(damaged, json_damage(r->damaged[i]));
+    for (size_t i = 0; i < r->n_lost; i++)
+        json_array_append_new(lost, ctl_json_bytes(r->lost[i].data, r->lost[i].len));
     return ctl_json_print(json_pack(
-        "{s:s, s:{s:s, s:I, s:I, s:s, s:I}, s:{s:I, s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:b, s:o, s:o}", "store",
+        "{s:s, s:{s:s, s:I, s:I, s:s, s:I}, s:{s:I, s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:b, s:o, s:o, s:o, s:I}", "store",
         uuid_text(uuid, &r->store_uuid), "manager", "address", ctl_manager_addr(r, store), "pid",
         (json_int_t)r->pid, "uptime_ms", (json_int_t)r->uptime_ms, "software", r->software, "db_bytes", (json_int_t)r->db_bytes, "space",
         "total_bytes", (json_int_t)r->total_bytes, "used_bytes", (json_int_t)ctl_used_bytes(r), "free_bytes",
         (json_int_t)r->free_bytes, "inodes", (json_int_t)r->inodes, "chunks", (json_int_t)r->chunks, "slices",
         (json_int_t)r->slices, "garbage_chunks", (json_int_t)r->garbage_chunks, "garbage_bytes",
-        (json_int_t)r->garbage_bytes, "versions", (json_int_t)r->versions, "version_bytes", (json_int_t)r->version_bytes, "given_up", (json_int_t)r->given_up, "mounts", mounts, "strict_differs", strict_differs(r), "benefactors", bnfs, "damaged", damaged));
+        (json_int_t)r->garbage_bytes, "versions", (json_int_t)r->versions, "version_bytes", (json_int_t)r->version_bytes, "given_up", (json_int_t)r->given_up, "mounts", mounts, "strict_differs", strict_differs(r), "benefactors", bnfs, "damaged", damaged, "lost", lost, "lost_files", (json_int_t)r->lost_files));
 }
 
 /* ---------------------------------------------------------------- for people */
@@ -215,6 +218,14 @@ static int print_damaged(const Fp__CtlStatusReply *r)
     return rc;
 }
 
+static void print_lost(const Fp__CtlStatusReply *r)
+{
+    for (size_t i = 0; i < r->n_lost; i++)
+        ctl_print_alarm("lost", "%.*s: what was closed of it was lost before it was stored: replace it, or cut it to nothing and write it again", (int)r->lost[i].len, (const char *)r->lost[i].data);
+    if (r->lost_files > r->n_lost)
+        ctl_print_line("", "... and %llu%s more", (unsigned long long)(r->lost_files - r->n_lost), r->lost_files >= FP_LOST_COUNTED_MAX ? " or" : "");
+}
+
 static int print_text(const Fp__CtlStatusReply *r, const struct ctl_store *store)
 {
     int rc = 0;
@@ -234,6 +245,10 @@ static int print_text(const Fp__CtlStatusReply *r, const struct ctl_store *store
     if (r->n_damaged) {
         ctl_print_title("DAMAGED FILES");
         rc |= print_damaged(r);
+    }
+    if (r->n_lost) {
+        ctl_print_title("LOST AFTER CLOSE");
+        print_lost(r);
     }
     return rc < 0 ? rc : ctl_flush();
 }
@@ -255,6 +270,7 @@ const struct ctl_cmd ctl_cmd_status = {
     .options = "",
     .help = "The store on one page: mounts, the FUSE features that each uses and why not the others, benefactors, and files with damaged or lost data.",
     .more = "What is at risk is in the columns dirty (accepted by a mount, not yet on a benefactor) and uncommitted (on a benefactor, not yet part of the file for "
-            "others). close, strict and locks are these options of the mount; a line says so if strict is not the same for all.",
+            "others). close, strict and locks are these options of the mount; a line says so if strict is not the same for all. LOST AFTER CLOSE has files of which "
+            "something was closed behind and lost before it was stored, until they are written again (64 of them, and how many more there are; \"lost_files\" of --json is the sum, 10000 if there are more).",
     .run = run,
 };

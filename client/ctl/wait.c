@@ -266,7 +266,7 @@ const struct ctl_cmd ctl_cmd_wait = {
     .options = "level step to",
     .help = "Waits until files and checkpoint sets have a level of durability: local (on synced devices), drained (a whole file in the target), or verified (read back from there).",
     .more = "PATH is a file, the directory that is a set, or with --step the directory in which the files of one lie side by side. What brings it there is begun: benefactors sync their "
-            "devices; what is to be drained is, to --to, else to where fpctl drain set says; with --to only a copy there counts, else any does. A manager that is away is waited for. A set has the least level of its files, and pool until it is complete.",
+            "devices; what is to be drained is, to --to, else to where fpctl drain set says; with --to only a copy there counts, else any does. A manager that is away is waited for. A set has the least level of its files, pool until it is complete, and none while it is torn.",
     .exits = "Exits with 3 when --timeout (1h) is over, 4 when it will not come to it without somebody's help, and says why.",
     .flags = CTL_WAITS | CTL_PATIENT,
     .limit_ms = 3600000,

@@ -169,12 +169,12 @@ static void finish(struct cl_batch *t)
 /* With this, all that programs of this mount have written and closed is there: the manager need not wait for the release, which a dead mount does not send. */
 static bool closes(const struct cl_batch *t, const struct cl_file *f)
 {
-    return f == f->inode->file && f->inode->unclosed == 0 && !f->inode->hurt && f->nopen + f->ninflight == 0 && t->nbufs == f->nstored;
+    return f == f->inode->file && f->inode->unclosed == 0 && !f->inode->hurt && !cl_file_is_lost(f) && f->nopen + f->ninflight == 0 && t->nbufs == f->nstored;
 }
 
 bool cl_batch_says_end(const struct cl_file *f)
 {
-    return f && f->inode->unended && f->inode->unclosed == 0 && !f->inode->hurt && f->nopen + f->ninflight + f->nstored == 0 && f->inode->attr.nlink > 0;
+    return f && f->inode->unended && f->inode->unclosed == 0 && !f->inode->hurt && !cl_file_is_lost(f) && f->nopen + f->ninflight + f->nstored == 0 && f->inode->attr.nlink > 0;
 }
 
 int cl_batch_collect(struct cl_batch *t, struct cl_file *f)
@@ -195,6 +195,7 @@ int cl_batch_collect(struct cl_batch *t, struct cl_file *f)
         }
     finish(t);
     t->msg.closes = closes(t, f);
+    t->msg.closed_upto = t->msg.closes ? f->inode->closes : 0;
     t->msg.appended = !atomic_load(&f->inode->positional);
     return t->nbufs > 0 || (t->msg.closes && cl_batch_says_end(f));
 }

@@ -29,6 +29,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/aux/aux.h"
 #include "client/data/batch.h"
@@ -47,6 +48,7 @@ struct item {
     uint64_t again_ms;
     uint64_t tell_ms, told_ms;     /* recalled: that it goes forward was told up to told_ms, and is again after tell_ms */
     uint32_t told_link;            /* its size was told to the manager over this connection */
+    bool told_again;               /* … and once more, perhaps after the commit that covers it */
     bool failed;                   /* once: it is tried again, but nobody is to wait for that as long as anything else goes forward */
 };
 
@@ -60,9 +62,12 @@ struct cl_behind {
     struct item *items;            /* lock: new ones; all others are late.c's thread's */
     struct item *old;              /* that thread, and the end */
     atomic_uint n, recalled;       /* files; those that others wait for */
+    atomic_ullong closes;          /* that were told; ever */
     atomic_uint links;             /* connections to the manager, until now */
     struct failed failed[FAILED_MAX]; /* lock: ring */
     uint32_t nfailed;              /* lock: ever */
+    uint64_t unheard[FAILED_MAX];  /* lock: files of which the manager could not be told that something closed is lost */
+    uint32_t nunheard;
 };
 
 int cl_behind_new(struct cl_data *d)
@@ -221,19 +226,58 @@ static uint64_t sealed_upto(const struct cl_file *f)
     return f->nopen > 0 ? UINT64_MAX : f->seal_seq;
 }
 
-/* For who asks for its attributes elsewhere. */
-static void tell_closed(struct cl_mount *m, uint64_t ino, uint64_t size_bytes, int64_t mtime_ns)
+/* For who asks for its attributes elsewhere, and for who waits until nothing is behind. inode->lock held: what is told first is heard first. */
+static void tell_closed(struct cl_data *d, const struct cl_inode *inode)
 {
     Fp__Closed c = FP__CLOSED__INIT;
 
+    c.ino = inode->ino;
+    c.size_bytes = inode->closed_size;
+    c.mtime_ns = inode->closed_mtime_ns;
+    c.number = inode->closes;
+    cl_mgr_send(d->m, FP__MSG_TYPE__MSG_CLOSED, &c.base);
+}
+
+static void tell_nothing_left(struct cl_data *d, uint64_t ino, bool lost)
+{
+    struct cl_behind *b = d->behind;
+    Fp__Closed c = FP__CLOSED__INIT;
+
     c.ino = ino;
-    c.size_bytes = size_bytes;
-    c.mtime_ns = mtime_ns;
-    cl_mgr_send(m, FP__MSG_TYPE__MSG_CLOSED, &c.base);
+    c.lost = lost;
+    cl_mgr_send(d->m, FP__MSG_TYPE__MSG_CLOSED, &c.base);
+    if (!lost || cl_core_connected(d->m))
+        return;
+    pthread_mutex_lock(&b->lock);
+    if (b->nunheard < FAILED_MAX)
+        b->unheard[b->nunheard++] = ino;
+    pthread_mutex_unlock(&b->lock);
+}
+
+void cl_behind_tell_lost(struct cl_data *d, const struct cl_inode *inode)
+{
+    if (inode->untold)
+        tell_nothing_left(d, inode->ino, true);
+}
+
+/* What was said to nobody. */
+static void tell_unheard(struct cl_data *d)
+{
+    struct cl_behind *b = d->behind;
+    uint64_t list[FAILED_MAX];
+    uint32_t n;
+
+    pthread_mutex_lock(&b->lock);
+    n = b->nunheard;
+    memcpy(list, b->unheard, n * sizeof *list);
+    b->nunheard = 0;
+    pthread_mutex_unlock(&b->lock);
+    for (uint32_t i = 0; i < n; i++)
+        tell_nothing_left(d, list[i], true);
 }
 
 /* inode->lock held. */
-static void note_closed(struct cl_inode *inode)
+static void note_closed(struct cl_data *d, struct cl_inode *inode)
 {
     struct cl_file *f = inode->file;
 
@@ -241,6 +285,7 @@ static void note_closed(struct cl_inode *inode)
     inode->behind_again |= inode->behind;
     inode->behind = inode->untold = true;
     inode->closed_upto = sealed_upto(f);
+    inode->closes = atomic_fetch_add(&d->behind->closes, 1) + 1;
     inode->closed_size = cl_file_size_bytes(f);
     inode->closed_mtime_ns = f->mtime_ns;
 }
@@ -250,8 +295,6 @@ bool cl_data_close_behind(struct cl_mount *m, struct cl_handle *h, int *rc)
     struct cl_inode *inode = h->inode;
     struct cl_data *d = m->data;
     struct item *it;
-    uint64_t size_bytes;
-    int64_t mtime_ns;
     bool dirty, fresh;
 
     if (!cl_core_connected(m) || atomic_load(&d->end_ms) != 0 || cl_aux_may_refuse(m))
@@ -270,15 +313,13 @@ bool cl_data_close_behind(struct cl_mount *m, struct cl_handle *h, int *rc)
     }
     dirty = cl_file_is_dirty(inode->file);
     fresh = dirty && !inode->behind;
-    if (dirty)
-        note_closed(inode);
-    size_bytes = inode->closed_size;
-    mtime_ns = inode->closed_mtime_ns;
+    if (dirty) {
+        note_closed(d, inode);
+        tell_closed(d, inode);
+    }
     *rc = inode->file ? inode->file->error : 0;
     h->close_told = *rc < 0;
     pthread_mutex_unlock(&inode->lock);
-    if (dirty)
-        tell_closed(m, inode->ino, size_bytes, mtime_ns);
     if (fresh)
         add(d, it);
     else
@@ -314,6 +355,7 @@ void cl_data_lease(struct cl_inode *inode, bool lease, uint64_t data_version)
 void cl_behind_tell_again(struct cl_data *d)
 {
     atomic_fetch_add(&d->behind->links, 1);
+    tell_unheard(d);
     cl_late_look(d);
 }
 
@@ -388,7 +430,7 @@ static bool end(struct cl_data *d, struct item *it)
 {
     struct cl_inode *inode = it->inode;
     uint64_t serial;
-    bool lost;
+    bool failed, lost;
 
     pthread_mutex_lock(&inode->lock);
     if (inode->behind_again) {
@@ -405,12 +447,15 @@ static bool end(struct cl_data *d, struct item *it)
         atomic_fetch_sub(&d->behind->recalled, 1);
     inode->recalled = false;
     inode->recall_serial = 0;
-    lost = inode->file && inode->file->error < 0;
+    failed = inode->file && inode->file->error < 0;
+    lost = cl_file_is_lost(inode->file);
+    /* It has not become what was told; or no commit has said that it has, as while a program has it open for writing, or the manager may have heard of it later. What was refused is
+     * neither: others have written the file. */
+    if (lost || (!failed && (it->told_again || inode->closes_published < inode->closes)))
+        tell_nothing_left(d, inode->ino, lost);
     if (inode->handles == 0)
         cl_behind_keep_error(d, inode);
     pthread_mutex_unlock(&inode->lock);
-    if (lost) /* it has not become what was told */
-        tell_closed(d->m, inode->ino, 0, 0);
     answer(d->m, inode->ino, serial);
     return true;
 }
@@ -439,17 +484,14 @@ static void tell_again(struct cl_data *d, struct item *it)
 {
     uint32_t link = atomic_load(&d->behind->links);
     struct cl_inode *inode = it->inode;
-    uint64_t size_bytes;
-    int64_t mtime_ns;
 
     if (it->told_link == link)
         return;
     it->told_link = link;
+    it->told_again = true;
     pthread_mutex_lock(&inode->lock);
-    size_bytes = inode->closed_size;
-    mtime_ns = inode->closed_mtime_ns;
+    tell_closed(d, inode);
     pthread_mutex_unlock(&inode->lock);
-    tell_closed(d->m, inode->ino, size_bytes, mtime_ns);
 }
 
 /* True: it is through. */

@@ -53,6 +53,8 @@ static void committed(struct cl_file *f, struct cl_batch *t, const Fp__CommitRep
 {
     f->late_rc = 0;
     f->inode->unended = !t->msg.closes || f->inode->unclosed > 0;
+    if (t->msg.closes)
+        f->inode->closes_published = t->msg.closed_upto;
     cl_file_changed(f, atomic_load(&f->data->lives)); /* on the loop that would have heard of another */
     cl_map_changed(f, r);
     cl_fold_hints(f, r);

@@ -390,6 +390,7 @@ void cl_data_wrote(struct cl_mount *m, struct cl_handle *h)
 void cl_data_changed(struct cl_mount *m, struct cl_handle *h)
 {
     cl_data_wrote(m, h);
+    atomic_store(&h->open.closed, false);
     pthread_mutex_lock(&h->inode->lock);
     h->inode->unended = true;
     pthread_mutex_unlock(&h->inode->lock);

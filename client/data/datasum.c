@@ -11,6 +11,7 @@
 
 #include "fp/keyedsum.h"
 #include "fp/le.h"
+#include "fp/xxh3.h"
 
 void cl_datasum_begin(struct cl_datasum *x, bool keyed)
 {
@@ -24,9 +25,9 @@ void cl_datasum_begin(struct cl_datasum *x, bool keyed)
 void cl_datasum_add(struct cl_datasum *x, const void *p, uint32_t len)
 {
     if (x->keyed)
-        (void)XXH3_128bits_update(&x->s, p, len);
+        (void)fp_xxh3_128_update(&x->s, p, len);
     else
-        (void)XXH3_64bits_update(&x->s, p, len);
+        (void)fp_xxh3_64_update(&x->s, p, len);
 }
 
 int cl_datasum_end(struct cl_datasum *x, const struct fp_keyedsum *k, const uint8_t *coded, uint32_t coded_bytes, uint64_t *out)
@@ -41,7 +42,7 @@ int cl_datasum_end(struct cl_datasum *x, const struct fp_keyedsum *k, const uint
     h = XXH3_128bits_digest(&x->s);
     fp_put64(msg, h.low64);
     fp_put64(msg + 8, h.high64);
-    fp_put64(msg + 16, XXH3_64bits(coded, coded_bytes));
+    fp_put64(msg + 16, fp_xxh3_64(coded, coded_bytes));
     return fp_keyedsum(k, msg, sizeof(msg), out);
 }
 

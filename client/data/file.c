@@ -13,6 +13,7 @@
 #include "client/data/internal.h"
 #include "client/data/packed.h"
 #include "client/data/reserve.h"
+#include "fp/grown.h"
 
 #define LOOK_MS 200u
 
@@ -108,7 +109,7 @@ static void drop_clean(struct cl_file *f)
 struct cl_win *cl_file_win(struct cl_file *f, uint64_t win, bool make)
 {
     uint32_t i = cl_file_first_win(f, win);
-    struct cl_win *w;
+    struct cl_win *w, **list;
 
     if (i < f->nwins && f->wins[i]->win == win)
         return f->wins[i];
@@ -118,15 +119,10 @@ struct cl_win *cl_file_win(struct cl_file *f, uint64_t win, bool make)
         drop_clean(f);
         i = cl_file_first_win(f, win);
     }
-    if (f->nwins == f->wins_cap) {
-        uint32_t cap = f->wins_cap ? f->wins_cap * 2 : 16;
-        struct cl_win **n = realloc(f->wins, cap * sizeof(*n));
-
-        if (!n)
-            return NULL;
-        f->wins = n;
-        f->wins_cap = cap;
-    }
+    list = fp_grown(f->wins, f->nwins, &f->wins_cap, sizeof(*list));
+    if (!list)
+        return NULL;
+    f->wins = list;
     w = calloc(1, sizeof(*w));
     if (!w)
         return NULL;

@@ -45,6 +45,7 @@
 #define GAINED_MS     2000u    /* how long what was deleted may take to be free */
 #define SPACE_TRIES   20
 #define SPACE_PAUSE_US 50000u
+#define HOPELESS_MS   8000u    /* no window had space for so long: then none is kept for them, and nobody waits for it */
 #define BLOCKED_MS    1000u    /* until one for which there was no space is tried again, if nothing is gained before */
 #define PAUSE_MS      20u      /* between two, when there is no hurry */
 #define GAIN_MIN(window_bytes) ((window_bytes) / 16 > 8192 ? (window_bytes) / 16 : 8192)
@@ -75,6 +76,7 @@ struct cl_fold {
     bool started, ended, busy;
     uint64_t hurry_until_ms;
     uint64_t gains, gained_ms;     /* windows folded, and when the last was */
+    uint64_t stuck_ms;             /* since when there has been no space for any; 0: not so */
     uint64_t spare;                /* what the largest in the list takes */
     pthread_t thread;
 };
@@ -190,14 +192,21 @@ static bool may_go(const struct cl_fold *x, const struct entry *e, bool hurry)
     return pays(e, hurry) && (e->blocked <= x->gains || fp_now_ms() >= e->blocked_until_ms);
 }
 
-static bool something(const struct cl_fold *x)
+static bool is_hopeless(const struct cl_fold *x)
+{
+    return x->stuck_ms && fp_now_ms() >= x->stuck_ms + HOPELESS_MS;
+}
+
+/* blocked_too: also those for which there was no space the last time. */
+static bool something(const struct cl_fold *x, bool blocked_too)
 {
     const struct entry *e;
 
     if (x->busy)
         return true;
+    blocked_too = blocked_too && !is_hopeless(x);
     TAILQ_FOREACH(e, &x->list, by_time)
-        if (may_go(x, e, true))
+        if (blocked_too ? pays(e, true) : may_go(x, e, true))
             return true;
     return false;
 }
@@ -208,8 +217,8 @@ uint32_t cl_fold_spare_bytes(struct cl_data *d)
     uint64_t n = 0;
 
     pthread_mutex_lock(&x->lock);
-    if (x->started && !atomic_load(&d->stopping) && atomic_load(&d->end_ms) == 0 && something(x))
-        n = x->spare;
+    if (x->started && !atomic_load(&d->stopping) && atomic_load(&d->end_ms) == 0 && something(x, true))
+        n = x->spare + CL_WBUF_WASTE_MAX_BYTES;
     pthread_mutex_unlock(&x->lock);
     return n < FP_STORED_MAX_BYTES ? (uint32_t)n : FP_STORED_MAX_BYTES;
 }
@@ -240,7 +249,7 @@ bool cl_fold_now(struct cl_data *d, uint32_t wait_ms)
     cl_fold_hurry(d);
     pthread_mutex_lock(&x->lock);
     gains = x->gains;
-    while (x->started && !x->ended && x->gains == gains && something(x) && fp_now_ms() < until_ms)
+    while (x->started && !x->ended && x->gains == gains && something(x, false) && fp_now_ms() < until_ms)
         wait_until(x, until_ms);
     gained = x->gains != gains;
     pthread_mutex_unlock(&x->lock);
@@ -597,6 +606,9 @@ static void fold_one(struct cl_data *d, struct cl_fold *x, struct entry *e, bool
     if (rc == 0) {
         x->gains++;
         x->gained_ms = fp_now_ms();
+        x->stuck_ms = 0;
+    } else if (rc == -ENOSPC && !x->stuck_ms) {
+        x->stuck_ms = fp_now_ms();
     }
     if ((rc == -ENOSPC || rc == -EAGAIN) && !find(x, e->ino, e->win)) {
         e->blocked = rc == -ENOSPC ? x->gains + 1 : 0;

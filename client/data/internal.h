@@ -106,7 +106,8 @@ struct cl_file {                   /* everything under inode->lock */
     uint32_t window_bytes;
     pthread_cond_t cond;               /* a buffer changed state, a commit ended */
     struct cl_win **wins;              /* by win */
-    uint32_t nwins, wins_cap;
+    uint32_t nwins;
+    size_t wins_cap;
     uint64_t map_version;
     uint64_t own_version;              /* after the last change that this mount has made: what is older lacks something that it has told as done */
     uint32_t nopen, ninflight, nstored; /* buffers OPEN, SEALED, STORED */
@@ -144,7 +145,7 @@ static inline bool cl_file_is_dirty(const struct cl_file *f)
 
 /* file.c: windows and buffers; all with inode->lock held */
 struct cl_file *cl_file_get(struct cl_data *d, struct cl_inode *inode);   /* makes it; NULL: no memory */
-struct cl_file *cl_file_new(struct cl_data *d, struct cl_inode *inode);   /* one that the inode does not know of (strict.c); NULL: no memory */
+struct cl_file *cl_file_new(struct cl_data *d, struct cl_inode *inode);   /* one that the inode does not know of (strict.c); inode->lock held; NULL: no memory */
 void cl_file_free(struct cl_file *f);
 struct cl_win *cl_file_win(struct cl_file *f, uint64_t win, bool make);
 uint32_t cl_file_first_win(const struct cl_file *f, uint64_t win);         /* index of the first window >= win */
@@ -175,6 +176,7 @@ enum cl_release {
     CL_RELEASE_TURN,               /* for may_commit */
 };
 enum cl_release cl_release_step(struct cl_data *d, struct cl_handle *h, bool may_commit);
+bool cl_file_is_lost(const struct cl_file *f); /* what was closed of it is, and nobody has been told; inode->lock held, f may be NULL */
 
 /* late.c: handles that were released and wait */
 #define CL_COMMITS_MAX 64u /* late_commits: what they take of memory, and of the manager's turn */
@@ -196,6 +198,7 @@ void cl_behind_free(struct cl_data *d);
 void cl_behind_steps(struct cl_data *d);           /* on late.c's thread: does what can be done now */
 bool cl_behind_any(const struct cl_data *d);       /* is there something to be done? */
 bool cl_behind_wanted(const struct cl_data *d);    /* … for which another mount waits? */
+void cl_behind_tell_lost(struct cl_data *d, const struct cl_inode *inode); /* to the manager, before the release; inode->lock held */
 void cl_behind_tell_again(struct cl_data *d);      /* the manager may not know any more what was closed */
 void cl_behind_stop(struct cl_data *d);            /* that thread has ended */
 /* inode->lock held: the last handle ends with the file's error, which nobody was told of. Taken from the file. */

@@ -105,9 +105,23 @@ static enum cl_release last(struct cl_file *f, struct cl_handle *h, bool may_com
     return commit(f, h, may_commit);
 }
 
-/* inode->lock held. The release tells the manager how it ended; no commit is to say something else before. */
-static void no_more(struct cl_inode *inode, const struct cl_handle *h)
+/*
+ * inode->lock held: what was closed behind is lost, and nobody has been told. What others have removed, or written since, is another matter. So is what no close has seen (a mapping): the
+ * rest of the file was told to the manager, and it is not to be given back what it was before.
+ */
+bool cl_file_is_lost(const struct cl_file *f)
 {
+    return f && f->data->m->opt.close_mode == CL_CLOSE_BEHIND && f->error < 0 && f->error != -ENOENT && f->error != FP_EOVERTAKEN;
+}
+
+/* inode->lock held. The release tells the manager how it ended; no commit is to say something else before. */
+static void no_more(struct cl_data *d, struct cl_inode *inode, struct cl_handle *h)
+{
+    bool lost = cl_file_is_lost(inode->file);
+
+    if (lost && (!inode->behind || inode->handles == 1 || atomic_load(&d->end_ms) != 0)) /* else that is told when all of it has ended */
+        cl_behind_tell_lost(d, inode);
+    h->torn |= lost;
     if (h->writes && atomic_load(&h->closing) != CL_CLOSED)
         inode->unclosed--;
     inode->hurt |= h->writes && (h->torn || h->close_told);
@@ -128,7 +142,7 @@ enum cl_release cl_release_step(struct cl_data *d, struct cl_handle *h, bool may
     if (inode->handles == 1 && cl_file_is_dirty(inode->file)) /* else another one does what is to be done, or nothing is */
         rc = last(inode->file, h, may_commit);
     if (rc == CL_RELEASE_DONE)
-        no_more(inode, h);
+        no_more(d, inode, h);
     if (rc == CL_RELEASE_DONE && inode->handles == 0 && h->late_end && inode->file)
         cl_behind_keep_error(d, inode); /* no close will tell it: the log and the status have, and the end of the mount does */
     pthread_mutex_unlock(&inode->lock);

@@ -155,16 +155,17 @@ static void publish_one(struct cl_inode *inode, void *arg)
 static int reserve_patiently(struct cl_data *d, struct cl_inode *inode, const struct cl_reserve_for *r, uint32_t data, struct cl_wbuf *b)
 {
     uint64_t begun_ms = fp_now_ms(), now_ms = begun_ms, gained_ms = begun_ms, moved_ms = begun_ms, way = 0, seen = 0;
-    bool coming = true, moving;
+    bool coming = true, moving, deleting;
     int rc = -ENOSPC;
 
     while (rc == -ENOSPC && coming && !atomic_load(&d->stopping)) {
         cl_space_tick(d, now_ms, true); /* ends of leases too short for this record are space as well */
         if (cl_fold_now(d, FOLD_WAIT_MS))
             gained_ms = fp_now_ms();
+        deleting = space_is_coming(d, PRESS_SOFT, &way); /* in each turn: the manager counts on it, whatever is folded here */
         now_ms = fp_now_ms();
-        coming = (gained_ms == now_ms || cl_fold_spare_bytes(d) > 0 || space_is_coming(d, PRESS_SOFT, &way) || now_ms - begun_ms < 300) &&
-             now_ms - gained_ms < DELETED_IS_FREE_MS && now_ms - begun_ms < d->m->opt.io_timeout_ms;
+        coming = (gained_ms + FOLD_WAIT_MS > now_ms || cl_fold_spare_bytes(d) > 0 || deleting || now_ms - begun_ms < 300) &&
+                 now_ms - gained_ms < DELETED_IS_FREE_MS && now_ms - begun_ms < d->m->opt.io_timeout_ms;
         moved_ms = way != seen ? now_ms : moved_ms;
         seen = way;
         moving = way && now_ms - moved_ms < d->m->opt.io_timeout_ms && now_ms - begun_ms < GIVING_WAY_MS;

@@ -78,7 +78,9 @@ static struct cl_strict *write_new(struct cl_data *d, struct cl_inode *inode, bo
     w->d = d;
     w->append = append;
     w->t = cl_batch_new();
+    pthread_mutex_lock(&inode->lock); /* an answer to another write may change its attributes */
     w->f = cl_file_new(d, inode);
+    pthread_mutex_unlock(&inode->lock);
     if (!w->t || !w->f) {
         if (w->t)
             cl_batch_free(w->t);

@@ -62,16 +62,13 @@ uint32_t cl_wbuf_attach_received(struct cl_wbuf *b, uint32_t off, uint32_t len, 
 {
     uint32_t first = off / CL_PAGE_BYTES, n = 0;
 
-    assert(off % CL_PAGE_BYTES == 0);
     for (uint32_t i = first; i <= (off + len - 1) / CL_PAGE_BYTES; i++) {
         uint32_t k = i - first;
 
-        taken[k] = !b->page[i] && (k + 1) * CL_PAGE_BYTES <= len;
+        taken[k] = !b->page[i];
         if (taken[k]) {
             b->page[i] = received[k];
             received[k] = pages[n++];
-        } else if (!b->page[i]) {
-            b->page[i] = pages[n++];
         }
     }
     return n;

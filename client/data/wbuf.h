@@ -78,8 +78,8 @@ uint32_t cl_wbuf_missing(const struct cl_wbuf *b, uint32_t off, uint32_t len);
 /* Put pages in the missing places; takes cl_wbuf_missing() of them from *pages. Returns how many it took. */
 uint32_t cl_wbuf_attach(struct cl_wbuf *b, uint32_t off, uint32_t len, uint8_t **pages);
 /*
- * The same for bytes that begin at received[0] and go on page by page, off being at the beginning of a page: a missing page that is written whole is one of
- * those received, and the one of *pages in its place is left in received[]. taken[k] says so of received[k], of which nothing is to be copied then.
+ * The same for bytes that lie in received[] as they are to lie in the window's pages, from the one of off on: a missing page is one of those received, and the one
+ * of *pages in its place is left in received[]. taken[k] says so of received[k], of which nothing is to be copied then.
  */
 uint32_t cl_wbuf_attach_received(struct cl_wbuf *b, uint32_t off, uint32_t len, uint8_t **pages, uint8_t **received, bool *taken);
 /* Copy data in; pages must be attached. May run without the lock while writers > 0. */

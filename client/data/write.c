@@ -5,9 +5,9 @@
  * place, and the bytes copied without the lock (`writers` keeps the buffer from being sealed meanwhile), so that ranks writing to one shared file
  * copy in parallel. The reply goes out as soon as the bytes are in the pool: writing to the device is the store threads' matter.
  *
- * Bytes that the kernel has put into pages of the pool (client/receive.c) are not copied where whole pages of them become whole new pages of a window: the page that
- * was taken for it and the one with the bytes change places. So who writes has waited for the pool as everybody does, and who receives has as many
- * pages as before. Never with a page that is there already: another writer may be copying into it.
+ * Bytes that the kernel has put into pages of the pool (client/receive.c) are not copied where they lie in a page as they lie in a window's that is not there yet: the page
+ * that was taken for it and the one with the bytes change places. So who writes has waited for the pool as everybody does, and who receives has as many
+ * pages as before. Never with a page that is there already: another writer may be copying into it. No page has bytes of two windows, since these are multiples of pages.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -124,7 +124,7 @@ static bool attach(struct cl_wbuf *b, uint32_t off, uint32_t len, const struct s
     uint32_t n = s->npages, used;
     bool all = false;
 
-    if (from->page && off % CL_PAGE_BYTES == 0 && from->at % CL_PAGE_BYTES == 0) {
+    if (from->page && off % CL_PAGE_BYTES == from->at % CL_PAGE_BYTES) {
         used = cl_wbuf_attach_received(b, off, len, s->pages, from->page + from->at / CL_PAGE_BYTES, taken);
         for (all = true; n > 0 && all; n--)
             all = taken[n - 1];
@@ -150,7 +150,7 @@ static void copy_in(struct cl_wbuf *b, uint32_t off, uint32_t len, const struct 
 
         if (n > len)
             n = len;
-        if (!taken[(at - from->at) / CL_PAGE_BYTES])
+        if (!taken[at / CL_PAGE_BYTES - from->at / CL_PAGE_BYTES])
             cl_wbuf_copy_in(b, off, from->page[at / CL_PAGE_BYTES] + in_page, n);
         at += n;
         off += n;
@@ -252,8 +252,10 @@ static ssize_t write_all(struct cl_mount *m, struct cl_handle *h, struct source 
         if (n > len - done)
             n = (uint32_t)(len - done);
         rc = write_window(d, f, (off + done) / f->window_bytes, in_win, from, n);
-        if (rc == 0)
-            from->at = done += n;
+        if (rc == 0) {
+            from->at += n;
+            done += n;
+        }
     }
     atomic_fetch_add(&d->written_bytes, done);
     if (done == 0)
@@ -277,9 +279,9 @@ ssize_t cl_data_write(struct cl_mount *m, struct cl_handle *h, const char *buf, 
     return write_all(m, h, &from, len, off, kill_suidgid);
 }
 
-ssize_t cl_data_write_pages(struct cl_mount *m, struct cl_handle *h, uint8_t **pages, size_t len, uint64_t off, bool kill_suidgid)
+ssize_t cl_data_write_pages(struct cl_mount *m, struct cl_handle *h, uint8_t **pages, uint32_t at, size_t len, uint64_t off, bool kill_suidgid)
 {
-    struct source from = { .page = pages };
+    struct source from = { .page = pages, .at = at };
 
     return write_all(m, h, &from, len, off, kill_suidgid);
 }

@@ -54,6 +54,7 @@ void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     (void)ino;
     if (cl_handle_of(fi)->writes && !cl_handle_of(fi)->quiet)
         look_who_closes(req, cl_handle_of(fi));
+    atomic_store(&cl_handle_of(fi)->open.closed, !cl_handle_of(fi)->torn); /* before it publishes: not of what is written meanwhile */
     if (cl_handle_of(fi)->quiet)
         publish_locked(m, cl_handle_of(fi), fi->lock_owner);
     else if (cl_inode_is_gone(inode))
@@ -64,6 +65,7 @@ void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         rc = cl_data_close(m, cl_handle_of(fi));
     if (rc < 0 && cl_handle_of(fi)->writes) { /* what has failed is not closed */
         cl_handle_of(fi)->torn = true;
+        atomic_store(&cl_handle_of(fi)->open.closed, false);
         cl_data_wrote(m, cl_handle_of(fi));
     }
     cl_locks_close(m, cl_handle_of(fi), fi->lock_owner);

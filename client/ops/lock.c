@@ -18,6 +18,7 @@
 
 #include "client/locks.h"
 #include "client/lockwork.h"
+#include "client/notify.h"
 #include "client/ops/ops.h"
 
 /* -------------------------------------------------------------- the answer */
@@ -34,7 +35,7 @@ struct asked {
 static void drop_pages(struct cl_work *w)
 {
     struct asked *a = (struct asked *)(void *)w; /* its first member */
-    (void)fuse_lowlevel_notify_inval_inode(a->m->se, a->ino, 0, 0);
+    (void)cl_notify_inode(a->ino, 0, 0);
     cl_reply_status(a->req, 0);
     free(a);
 }

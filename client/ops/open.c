@@ -4,6 +4,11 @@
  * The manager is told of every open file description (MSG_OPEN, or MSG_MKNOD with open), so that an unlinked
  * file lives until the last close anywhere; release goes back in batches (mgr_call.c).
  *
+ * The kernel tells of a last close when close(2) has returned, and forgets to if the mount is gone by then (fuse_abort_conn ends what waits to be sent). The manager would take
+ * the file for one that was left open. So at the end of a mount, if the file system is gone from the kernel, what was closed and not released is released as if it had been. Of a close
+ * this mount has heard by a flush, for which the kernel waits. A file system that is gone is not enough: after an abort, programs close what they have open without us. Nor is
+ * a close, which may be one of several descriptors. If it is not gone (an abort, SIGTERM with files open), what is left may be open, and stays so for the manager.
+ *
  * O_TRUNC: the kernel sends a setattr after the open (FUSE_CAP_ATOMIC_O_TRUNC is not wanted), so open itself
  * never changes data.
  *
@@ -30,7 +35,9 @@
 #include "client/ending.h"
 #include "client/locks.h"
 #include "client/names.h"
+#include "client/notify.h"
 #include "client/ops/ops.h"
+#include "client/superblock.h"
 #include "client/walk.h"
 #include "fp/clock.h"
 
@@ -91,11 +98,17 @@ static void handle_end(struct cl_mount *m, struct cl_handle *h)
     free(h);
 }
 
-/* A handle that nobody has got. On a store thread: publishing what others wrote, should this be the last handle, waits for the manager. */
 static void drop_handle(void *arg)
 {
     struct cl_handle *h = arg;
     cl_data_release(h->m, h, handle_end);
+}
+
+/* A handle that nobody has got. On a store thread: publishing what others wrote, should this be the last handle, waits for the manager. */
+static void drop_later(struct cl_mount *m, struct cl_handle *h)
+{
+    h->m = m;
+    (void)cl_data_run(m, drop_handle, h); /* no memory: the file stays open until unmount */
 }
 
 static void reply_open(struct cl_op *op, const Fp__Attr *a)
@@ -110,9 +123,7 @@ static void reply_open(struct cl_op *op, const Fp__Attr *a)
     }
     if (rc == -ENOENT) {
         /* The caller was killed meanwhile: no release will come. */
-        struct cl_handle *h = cl_handle_of(&op->open.fi);
-        h->m = op->m;
-        (void)cl_data_run(op->m, drop_handle, h); /* no memory: the file stays open until unmount */
+        drop_later(op->m, cl_handle_of(&op->open.fi));
     }
 }
 
@@ -135,7 +146,7 @@ static int opened(struct cl_op *op, const Fp__AttrReply *reply)
     cl_inode_hold(op->m, inode, writes);
     cl_data_lease(inode, reply->behind, a->data_version);
     if (cl_mgr_was_refused(op->m)) { /* the kernel may have looked before the other mount published */
-        (void)fuse_lowlevel_notify_inval_inode(op->m->se, inode->ino, -1, 0);
+        (void)cl_notify_inode(inode->ino, -1, 0);
         if (fuse_req_ctx(op->req)->pid && may_walk_again(op)) {
             let_go(op->m, inode, writes, false);
             return -ESTALE;
@@ -215,8 +226,7 @@ static void late_create(struct cl_op *op, int status, const ProtobufCMessage *re
         cl_op_free(op);
         return;
     }
-    h->m = op->m;
-    (void)cl_data_run(op->m, drop_handle, h);
+    drop_later(op->m, h);
     cl_op_reply_err(op, status < 0 ? status : -EPROTO);
 }
 
@@ -263,7 +273,7 @@ static bool create_early(struct cl_op *op, Fp__MkNod *msg, const char *name)
         op->open.fi.noflush = h->quiet = false; /* close waits for the manager's answer */
         op->touched = 0;
         cl_dircache_drop(msg->parent);
-        cl_hide_attr(m, msg->parent);
+        cl_hide_attr(msg->parent);
         bool told = cl_early_create(m, h->inode, &early, late_create, op);
         cl_names_queued(msg->parent);
         if (told) {
@@ -318,6 +328,18 @@ void cl_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct cl_mount *m = cl_mount_of(req);
     struct cl_handle *h = cl_handle_of(fi);
     (void)ino;
+    atomic_store(&h->open.closed, false);
     cl_data_release(m, h, handle_end);
     cl_reply_err(req, 0);
+}
+
+void cl_op_release_left(struct cl_mount *m, uint32_t wait_ms)
+{
+    struct cl_open **left;
+    ssize_t n = cl_open_left(m, &left);
+    if (n > 0 && cl_superblock_gone(wait_ms)) {
+        for (ssize_t i = 0; i < n; i++)
+            cl_data_release(m, (struct cl_handle *)left[i], handle_end);
+    }
+    free(left);
 }

@@ -200,9 +200,7 @@ uint32_t cl_tid(fuse_req_t req);
 double cl_attr_timeout(struct cl_mount *m, const struct stat *st, bool strict);
 /* Something was changed early in this directory: the kernel forgets its attributes. Before the answer, when no program has
  * gone on yet. */
-void cl_hide_attr(struct cl_mount *m, uint64_t dir);
-/* The kernel asks for every name again, whatever it was told before this: also by answers that are still on their way. False: it can't (before Linux 6.16). */
-bool cl_kernel_forgets_names(struct cl_mount *m);
+void cl_hide_attr(uint64_t dir);
 void cl_entry_fill(struct cl_mount *m, const Fp__Attr *a, struct fuse_entry_param *e);
 /* False: the name is too long, and the request has been answered. */
 bool cl_name_ok(fuse_req_t req, const char *name);
@@ -236,6 +234,8 @@ void cl_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
                   struct fuse_file_info *fi);
 void cl_op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi);
 void cl_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+/* The mount has ended: if the file system is gone from the kernel (superblock.h has wait_ms), releases what that has not. After cl_data_late_stop. Main thread. */
+void cl_op_release_left(struct cl_mount *m, uint32_t wait_ms);
 void cl_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 void cl_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
                  struct fuse_file_info *fi);

@@ -66,6 +66,8 @@ static void wrote(struct cl_mount *m, struct cl_handle *h, const struct fuse_fil
     if ((!(fi->flags & O_APPEND) || fi->writepage) && !atomic_load(&h->inode->positional))
         atomic_store(&h->inode->positional, true);
     cl_data_wrote(m, h);
+    if (!fi->writepage)
+        atomic_store(&h->open.closed, false);
     if (tid > 0 && atomic_load(&h->user) != tid) {
         atomic_store(&h->user, tid);
         cl_ending_seen(tid);
@@ -78,7 +80,8 @@ void cl_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, o
     struct cl_handle *h = cl_handle_of(fi);
     struct cl_mount *m = cl_mount_of(req);
     bool anywhere = !h->strict && !appends(m, h, fi);
-    uint8_t **pages = anywhere ? cl_received_pages(buf) : NULL;
+    uint32_t at = 0;
+    uint8_t **pages = anywhere ? cl_received_pages(buf, &at) : NULL;
     ssize_t n;
     (void)ino;
     wrote(m, h, fi, (int32_t)fuse_req_ctx(req)->pid);
@@ -87,7 +90,7 @@ void cl_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, o
     if (cl_inode_is_gone(h->inode))
         n = -EIO;
     else if (pages)
-        n = cl_data_write_pages(m, h, pages, size, (uint64_t)off, kill_suidgid(req, fi));
+        n = cl_data_write_pages(m, h, pages, at, size, (uint64_t)off, kill_suidgid(req, fi));
     else if (appends(m, h, fi))
         n = cl_append_write(m, h, buf, size, kill_suidgid(req, fi), cl_req_interrupted, req);
     else if ((fi->flags & O_APPEND) && !fi->writepage && h->strict)

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "client/names.h"
+#include "client/notify.h"
 #include "client/ops/ops.h"
 #include "client/walk.h"
 
@@ -126,20 +127,10 @@ double cl_attr_timeout(struct cl_mount *m, const struct stat *st, bool strict)
 
 /* Attributes alone (offset < 0): the kernel takes no lock that who waits for us may hold, and what it has asked for before
  * is not kept either. */
-void cl_hide_attr(struct cl_mount *m, uint64_t dir)
+void cl_hide_attr(uint64_t dir)
 {
     if (cl_names_hide(dir))
-        (void)fuse_lowlevel_notify_inval_inode(m->se, dir, -1, 0);
-}
-
-bool cl_kernel_forgets_names(struct cl_mount *m)
-{
-#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
-    return fuse_lowlevel_notify_increment_epoch(m->se) == 0; /* a name has the epoch in which it was asked for */
-#else
-    (void)m;
-    return false;
-#endif
+        (void)cl_notify_inode(dir, -1, 0);
 }
 
 void cl_entry_fill(struct cl_mount *m, const Fp__Attr *a, struct fuse_entry_param *e)

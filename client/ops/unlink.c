@@ -71,7 +71,7 @@ static bool unlink_early(struct cl_op *op, const Fp__Unlink *msg, const char *na
         cl_inode_set_nlink(m, early.ino, 0);
         cl_data_unlinked(m, early.ino);
         cl_dircache_drop(msg->parent);
-        cl_hide_attr(m, msg->parent);
+        cl_hide_attr(msg->parent);
         bool told = cl_early_unlink(m, &early, late_unlink, op);
         cl_names_queued(msg->parent);
         if (told)

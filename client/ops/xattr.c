@@ -65,6 +65,20 @@ static void done_level(void *arg, int status, const ProtobufCMessage *reply)
     cl_op_free(op);
 }
 
+static void done_set(void *arg, int status, const ProtobufCMessage *reply)
+{
+    struct cl_op *op = arg;
+    const Fp__LevelReply *r = (const Fp__LevelReply *)reply;
+    char text[CL_XATTR_VALUE_MAX];
+    ssize_t len = status < 0 ? status : cl_xattr_set((uint32_t)r->state, r->set, text);
+    if (len < 0) {
+        cl_op_reply_err(op, (int)len);
+        return;
+    }
+    reply_value(op->req, text, (size_t)len, op->xattr.size);
+    cl_op_free(op);
+}
+
 /* An operation that asks for a value of at most size bytes; NULL: answered already. */
 static struct cl_op *op_new_asking(fuse_req_t req, size_t size)
 {
@@ -74,14 +88,15 @@ static struct cl_op *op_new_asking(fuse_req_t req, size_t size)
     return op;
 }
 
-static void get_level(fuse_req_t req, fuse_ino_t ino, size_t size)
+static void get_level(fuse_req_t req, fuse_ino_t ino, size_t size, bool only_set)
 {
     Fp__LevelAsk msg = FP__LEVEL_ASK__INIT;
     struct cl_op *op = op_new_asking(req, size);
     if (!op)
         return;
     op->node = msg.ino = ino;
-    cl_op_call(op, FP__MSG_TYPE__MSG_LEVEL, &msg.base, done_level);
+    msg.only_set = only_set;
+    cl_op_call(op, FP__MSG_TYPE__MSG_LEVEL, &msg.base, only_set ? done_set : done_level);
 }
 
 void cl_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
@@ -90,8 +105,8 @@ void cl_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
     int rc = check_name(name);
     if (cl_is_stand_in(req, ino))
         return;
-    if (cl_xattr_is_level(name)) {
-        get_level(req, ino, size);
+    if (cl_xattr_is_level(name) || cl_xattr_is_set(name)) {
+        get_level(req, ino, size, cl_xattr_is_set(name));
         return;
     }
     if (rc == 0 && cl_xattr_is_virtual(name)) {

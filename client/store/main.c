@@ -49,6 +49,7 @@ static const struct fp_opt options[] = {
                "How many mounts of the store; those after the first are at MNT-2, MNT-3, and so on."),
     FP_OPT_SIZE(struct store_options, pool_bytes, "pool", "512MiB", FP_MIB(16), FP_TIB(4),
                 "Memory for chunks of each mount. This and what follows, too: by default, what it was when the store was kept."),
+    FP_OPT_CLOSE(struct store_options, close),
     FP_OPT_STRING(struct store_options, cores, "cores", NULL, "Service cores of each mount, such as 0,2-5.", .arg = "LIST"),
     FP_OPT_LIST(struct store_options, auxapps, "auxapp", NULL, STORE_AUXAPPS_MAX,
                 "Run an aux-app on each mount, as fp-mount --auxapp does: \"dedup hash=sha1\". Given again for each.",
@@ -112,7 +113,7 @@ static void defaults(struct store_options *o, const struct fp_opts *opts)
     static const struct { const char *option; size_t at; } given[] = {
         GIVEN("benefactors", benefactors_given), GIVEN("size", size_given), GIVEN("backend", backend_given), GIVEN("mounts", mounts_given),
         GIVEN("pool", pool_given), GIVEN("cores", cores_given), GIVEN("auxapp", auxapps_given), GIVEN("chunk-size", chunk_size_given),
-        GIVEN("stripe", stripe_given), GIVEN("data-encryption", data_encryption_given),
+        GIVEN("stripe", stripe_given), GIVEN("data-encryption", data_encryption_given), GIVEN("close", close_given),
     };
     static char dir[64], mount[PATH_MAX];
     const char *home = getenv("HOME");

@@ -6,16 +6,19 @@
  * ENOTCONN there, until the mountpoint is unmounted and mounted anew.
  *
  * Nothing that runs is stopped, also when something cannot be started again. A mount whose process runs and which is not mounted
- * any more is waited for, not killed: programs may have files open in it, and it ends by itself when they are closed. */
+ * any more is waited for, for a moment, not killed: programs may have files open in it, and it ends by itself when they are closed. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "client/store/store.h"
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/procs.h"
+
+#define ENDS_MS 10000u
 
 bool store_proc_up(const struct store_state *s, const struct store_proc *p)
 {
@@ -49,6 +52,15 @@ static bool in_memory(const struct store_proc *p)
     return false;
 }
 
+/* It was unmounted, and mostly ends at once: when all is published. */
+static void wait_until_ended(const struct store_state *s, const struct store_proc *p)
+{
+    static const struct timespec pause = {0, 20000000};
+    uint64_t until_ms = fp_now_ms() + ENDS_MS;
+    while (store_proc_alive(s, p) && fp_now_ms() < until_ms && !store_interrupted())
+        nanosleep(&pause, NULL);
+}
+
 static int begin(const struct store_options *o, struct store_state *s, struct store_proc *p)
 {
     char name[32];
@@ -58,6 +70,8 @@ static int begin(const struct store_options *o, struct store_state *s, struct st
                  o->dir);
         return -EBUSY;
     }
+    if (p->role == STORE_MOUNT)
+        wait_until_ended(s, p);
     if (store_proc_alive(s, p) && fp_proc_ending(p->pid)) {
         FP_ERROR("%s (pid %d) was killed and can't end yet: it waits in the kernel, as for a disk that does not answer; fp-store up again when it is gone", name,
                  (int)p->pid);

@@ -49,9 +49,9 @@ static json_t *strings(const struct fp_strlist *list)
 
 int store_shape_save(const struct store_options *o)
 {
-    json_t *j = json_pack("{s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:s*, s:o, s:o}", "size_bytes", (json_int_t)o->size_bytes, "backend", o->backend, "mount", o->mount, "mounts",
+    json_t *j = json_pack("{s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:s*, s:s*, s:o, s:o}", "size_bytes", (json_int_t)o->size_bytes, "backend", o->backend, "mount", o->mount, "mounts",
                           (json_int_t)o->mounts, "pool_bytes", (json_int_t)o->pool_bytes, "chunk_size_bytes", (json_int_t)o->chunk_size_bytes, "stripe", (json_int_t)o->stripe,
-                          "data_encryption", o->data_encryption, "cores", o->cores, "auxapps", strings(&o->auxapps), "environment", environment());
+                          "data_encryption", o->data_encryption, "close", o->close_given ? fp_close_names[o->close] : NULL, "cores", o->cores, "auxapps", strings(&o->auxapps), "environment", environment());
     int rc = store_save_json(o, "fp-store.shape", j);
 
     json_decref(j);
@@ -145,6 +145,21 @@ static bool encryption(struct store_options *o)
     return !j || json_is_boolean(j);
 }
 
+static bool close_word(struct store_options *o)
+{
+    const json_t *j = json_object_get(kept, "close");
+    const char *word = json_string_value(j);
+    int i = 0;
+
+    if (o->close_given || !j)
+        return true;
+    while (word && fp_close_names[i] && strcmp(fp_close_names[i], word) != 0)
+        i++;
+    o->close_given = word && fp_close_names[i];
+    o->close = o->close_given ? i : o->close;
+    return o->close_given;
+}
+
 static bool take(struct store_options *o)
 {
     bool ok = json_object_get(kept, "size_bytes") && bytes("size_bytes", o->size_given, FP_MIB(64), &o->size_bytes) && backend(o);
@@ -152,7 +167,7 @@ static bool take(struct store_options *o)
     ok = ok && text("mount", o->mount_given, &o->mount) && (!o->mount || *o->mount == '/') && number("mounts", o->mounts_given, 1, STORE_MOUNTS_MAX, &o->mounts);
     ok = ok && bytes("pool_bytes", o->pool_given, 1, &o->pool_bytes) && bytes("chunk_size_bytes", o->chunk_size_given, 0, &o->chunk_size_bytes);
     ok = ok && number("stripe", o->stripe_given, 0, INT64_MAX, &o->stripe) && text("cores", o->cores_given, &o->cores);
-    return ok && auxapps(o) && encryption(o);
+    return ok && auxapps(o) && encryption(o) && close_word(o);
 }
 
 int store_shape_load(struct store_options *o)
@@ -175,6 +190,11 @@ int store_shape_load(struct store_options *o)
         setenv(name, json_string_value(value), 1);
     }
     return 0;
+}
+
+const char *store_shape_variable(const struct store_options *o, const char *name)
+{
+    return load(o) < 0 ? NULL : json_string_value(json_object_get(json_object_get(kept, "environment"), name));
 }
 
 int store_shape_environment(const struct store_options *o)

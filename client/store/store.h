@@ -26,11 +26,12 @@ struct store_options {
     const char *dir;   /* absolute; never NULL after parsing */
     const char *mount; /* absolute, as the kernel writes it; never NULL after parsing */
     bool dir_default;  /* in a directory that others may write to: checked more strictly */
-    bool mount_given, benefactors_given, size_given, backend_given, mounts_given, pool_given, cores_given, auxapps_given, chunk_size_given, stripe_given, data_encryption_given;
+    bool mount_given, benefactors_given, size_given, backend_given, mounts_given, pool_given, cores_given, auxapps_given, chunk_size_given, stripe_given, data_encryption_given, close_given;
     int64_t benefactors;
     int64_t mounts;
     uint64_t size_bytes; /* of each benefactor */
     uint64_t pool_bytes; /* of each mount */
+    int close;           /* of each mount, of fp_close_names; close_given: today, or when the store was kept */
     const char *cores;   /* service cores of each mount; NULL: none */
     struct fp_strlist auxapps; /* of each mount, as fp-mount takes them */
     uint64_t chunk_size_bytes;
@@ -106,6 +107,8 @@ void store_state_remove(const struct store_options *o);
 int store_shape_save(const struct store_options *o);
 /* Changes only what is not given in o, and sets environment variables FP_* that are not; no file is no error. What o points to then lives as long as the process. */
 int store_shape_load(struct store_options *o);
+/* What this environment variable was when the store was brought up; NULL: not set, or not known. Borrowed, for as long as the process lives. */
+const char *store_shape_variable(const struct store_options *o, const char *name);
 /* The environment variables FP_* are those that the store was brought up with, and no others. */
 int store_shape_environment(const struct store_options *o);
 

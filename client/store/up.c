@@ -7,6 +7,7 @@
  * A store that is up is left alone, and said so: scripts may call up without asking first. What of it has died is started again
  * (revive.c), as it was. Only what is asked for in so many words and is not so, such as another mountpoint, is an error. */
 #include <errno.h>
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +16,15 @@
 #include <unistd.h>
 
 #include "client/store/store.h"
+#include "fp/beside.h"
 #include "fp/clock.h"
+#include "fp/command.h"
 #include "fp/err.h"
 
-#define ARG_BUF (PATH_MAX + 64)
+#define ARG_BUF      (PATH_MAX + 64)
+#define STATUS_BYTES (256u << 10)
+#define STATUS_MS    5000u
+#define CLOSE_ARG    "--close="
 
 /* Arguments under construction; text lives here. */
 struct args {
@@ -116,6 +122,8 @@ static int start_mount(const struct store_options *o, struct store_state *s, uns
     common_args(&a, o, s, true);
     arg(&a, "--manager=%s", s->manager);
     arg(&a, "--pool=%s", fp_format_size_exact(size, o->pool_bytes));
+    if (o->close_given) /* else fp.conf may say it to fp-mount */
+        arg(&a, CLOSE_ARG "%s", fp_close_names[o->close]);
     if (o->cores)
         arg(&a, "--cores=%s", o->cores);
     for (size_t k = 0; k < o->auxapps.count; k++)
@@ -165,6 +173,66 @@ static unsigned count_role(const struct store_state *s, enum store_role role)
     return n;
 }
 
+/* What a mount was told; NULL: nothing by us. Earlier versions of fp-store knew of the environment variable alone. */
+static const char *close_told(const struct store_options *o, const struct store_proc *mount)
+{
+    for (size_t i = 0; i < json_array_size(mount->args); i++) {
+        const char *text = json_string_value(json_array_get(mount->args, i));
+        if (text && strncmp(text, CLOSE_ARG, strlen(CLOSE_ARG)) == 0)
+            return text + strlen(CLOSE_ARG);
+    }
+    return store_shape_variable(o, "FP_CLOSE");
+}
+
+static json_t *status_of(const struct store_state *s)
+{
+    static const char *const tails[] = {"fpctl", NULL};
+    static char out[STATUS_BYTES];
+    char program[PATH_MAX], manager[sizeof s->manager + 16], key[PATH_MAX + 8];
+    if (!fp_beside(program, sizeof program, tails))
+        return NULL;
+    snprintf(manager, sizeof manager, "--manager=%s", s->manager);
+    snprintf(key, sizeof key, "--key=%s", s->key);
+    char *argv[] = {program, "status", "--json", "--config=", manager, key, "--timeout=3s", NULL};
+    return fp_command(argv, STATUS_MS, out, sizeof out) == 0 ? json_loads(out, 0, NULL) : NULL;
+}
+
+/* What a mount says itself, to which fp.conf may have said it; the default if it says nothing. Lasts as long as *status. */
+static const char *close_said(const struct store_proc *mount, const json_t *status)
+{
+    const char *word = NULL;
+    json_t *one;
+    size_t i;
+    json_array_foreach(json_object_get(status, "mounts"), i, one) {
+        const char *at = json_string_value(json_object_get(one, "mountpoint")), *said = json_string_value(json_object_get(one, "close"));
+        if (at && said && said[0] && json_is_true(json_object_get(one, "connected")) && strcmp(at, mount->mountpoint) == 0)
+            word = said;
+    }
+    return word ? word : fp_close_names[0];
+}
+
+static bool closes_so(const struct store_options *o, const struct store_state *s, const struct store_proc *mount, const char *word)
+{
+    const char *told = close_told(o, mount);
+    if (told)
+        return strcmp(told, word) == 0;
+    json_t *status = status_of(s);
+    bool so = strcmp(close_said(mount, status), word) == 0;
+    json_decref(status);
+    return so;
+}
+
+/* Nobody is to rely on a close that waits where none does. */
+static int same_close(const struct store_options *o, const struct store_state *s, const struct store_proc *mount, const char *at)
+{
+    if (!o->close_given || !mount || closes_so(o, s, mount, fp_close_names[o->close]))
+        return 0;
+    FP_ERROR("the store in %s is up already, at %s, and does not close as --close=%s says: stop it first (fp-store down --keep --dir=%s), leave --close and "
+             "FP_CLOSE out, or mount it a second time (fp-mount --manager=%s --key=%s --close=%s DIRECTORY)",
+             o->dir, at, fp_close_names[o->close], o->dir, s->manager, s->key, fp_close_names[o->close]);
+    return -EBUSY;
+}
+
 /* The store of s is up, or most of it: is it the one that is asked for? 0, or a negative code after a line. *at: where it is mounted. */
 static int same_store(const struct store_options *o, const struct store_state *s, const char **where)
 {
@@ -187,7 +255,7 @@ static int same_store(const struct store_options *o, const struct store_state *s
                  o->dir, at, benefactors, benefactors == 1 ? "" : "s", mounts, mounts == 1 ? "" : "s", o->dir);
         return -EBUSY;
     }
-    return 0;
+    return same_close(o, s, first, at);
 }
 
 /* 1: up, now or already; 0: nothing runs; negative: something does, but not all, or another store than is asked for. What has died
