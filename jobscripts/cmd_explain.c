@@ -97,6 +97,15 @@ static int explain_cores(const struct job_request *r)
     return rc;
 }
 
+static void explain_close(const struct job_request *r)
+{
+    static const char *const waits[] = {"until other nodes can see the data", "until the data is on the SSD", "for nothing: what was closed is lost with its node, until it is stored"};
+    const struct job_line *l = r->declared.store_line;
+
+    if (l && job_line_word(l, "close"))
+        printf("  close waits  %s\n", waits[r->declared.store.close]);
+}
+
 static void explain_store(const struct job_request *r)
 {
     const struct job_store *s = &r->declared.store;
@@ -110,6 +119,7 @@ static void explain_store(const struct job_request *r)
         printf("store          nine tenths of what is free on each node");
     printf(", in %s\n", s->ssd);
     printf("  mounted at   %s\n", s->mount);
+    explain_close(r);
     if (s->persistent)
         printf("  outlives the job, as %s\n", s->persistent);
     else if (s->on_failure == JOB_FAILURE_KEEP)
@@ -127,6 +137,8 @@ static void explain_auxapps(const struct job_request *r)
         printf("%-14s %zu. %s: ", i ? "" : "aux-apps", i + 1, d->auxapps[i].text);
         if (strcmp(d->auxapps[i].name, "drain") == 0)
             printf("by the benefactors of all nodes\n");
+        else if (on && r->nodes && strtoul(on, NULL, 10) > r->nodes)
+            printf("on %s nodes, and the job has %u: see fp-job check\n", on, r->nodes);
         else if (on && r->nodes)
             printf("on the last %s of %u nodes\n", on, r->nodes);
         else if (on)

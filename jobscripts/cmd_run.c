@@ -278,8 +278,8 @@ static _Noreturn void become(const struct job_run_of *r, char *const argv[])
     execute(argv);
 }
 
-/* What is run where the store is in a user namespace: tasks of srun are started by Slurm, and have to enter on their node. NULL: it can't be told how. */
-static char *const *entering(const struct job_run_of *r, char *const argv[], char *program, size_t size, bool plugin)
+/* What is run where the store is in a user namespace: tasks of srun are started by Slurm, and have to enter on their node. NULL: it can't be told how. *made is to be freed. */
+static char *const *entering(const struct job_run_of *r, char *const argv[], char *program, size_t size, bool plugin, char ***made)
 {
     const char *slash = strrchr(argv[0], '/'), *name = slash ? slash + 1 : argv[0];
 
@@ -287,7 +287,7 @@ static char *const *entering(const struct job_run_of *r, char *const argv[], cha
         return argv;
     (void)job_enter_program(program, size);
     if (strcmp(name, "srun") == 0)
-        return job_srun_wrap(argv, program);
+        return *made = job_srun_wrap(argv, program);
     if (!plugin) /* which enters with all tasks */
         FP_INFO("fusermount3 can't be used on all nodes: of what %s starts with srun those commands see the store that are started with fp-enter (srun $FP_ENTER ./app)", argv[0]);
     return argv;
@@ -310,7 +310,7 @@ int job_cmd_run(const struct job_options *o)
     static struct job_inherited before;
     static struct job_run_of r;
     static char program[PATH_MAX];
-    char *const *argv;
+    char *const *argv, **made = NULL;
     pid_t pid;
     int rc;
 
@@ -334,10 +334,11 @@ int job_cmd_run(const struct job_options *o)
         return rc;
     if (r.given)
         become(&r, o->argv);
-    argv = entering(&r, o->argv, program, sizeof program, o->plugin);
+    argv = entering(&r, o->argv, program, sizeof program, o->plugin, &made);
     pid = argv ? job_app_fork() : -1;
     if (pid == 0)
         become(&r, argv);
+    free(made);
     if (pid < 0) {
         job_abandon(&r);
         return -ECHILD;

@@ -26,6 +26,8 @@ struct job_options {
     bool plugin;               /* called by the SPANK plugin in the place of the batch script */
     bool front;                /* of node, hidden */
     const char *hosts;         /* NULL: not given */
+    char **host_names;         /* what it says (nodes_given.h); NULL: not given, or not read */
+    uint32_t nhosts;
     int launcher;              /* 0: by itself */
     int64_t rank;              /* -1: not given */
     int64_t fanout;

@@ -28,6 +28,7 @@
 #include "jobscripts/dirname.h"
 
 #define RECORD     "job.json"
+#define MAKE_TRIES 10u
 #define HOLD_TRIES 500u
 #define STRAYS_MAX 4096u
 #define VARIABLE_MAX 128u /* of the name of one */
@@ -49,13 +50,22 @@ bool job_dir_is_ours(const char *dir)
     return lstat(dir, &st) == 0 && is_ours(&st);
 }
 
+/* One that is there, and gone when it is looked at, was removed as one that was left: nobody else's is in the way. */
 int job_dir_make(const char *dir)
 {
-    if (mkdir(dir, 0700) == 0)
-        return 0;
-    if (errno != EEXIST)
-        return -errno;
-    return job_dir_is_ours(dir) ? 0 : -EPERM;
+    struct stat st;
+
+    for (unsigned i = 0; i < MAKE_TRIES; i++) {
+        if (mkdir(dir, 0700) == 0)
+            return 0;
+        if (errno != EEXIST)
+            return -errno;
+        if (lstat(dir, &st) == 0)
+            return is_ours(&st) ? 0 : -EPERM;
+        if (errno != ENOENT)
+            return -EPERM;
+    }
+    return -EAGAIN;
 }
 
 int job_dir_keep(const char *dir)

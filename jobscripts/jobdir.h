@@ -43,7 +43,7 @@ struct job_record {
 
 /* The same on each node where nobody else has taken the name: /tmp/fpstore-UID-JOB (dirname.h). */
 void job_dir_path(char out[PATH_MAX], const char *job);
-/* 0; -EPERM: somebody else has put something there; others of mkdir. */
+/* 0; -EPERM: somebody else has put something there; -EAGAIN: it is made and removed again and again; others of mkdir. */
 int job_dir_make(const char *dir);
 /* It is there, and nobody else may read it or has made it. */
 bool job_dir_is_ours(const char *dir);

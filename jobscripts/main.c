@@ -17,6 +17,7 @@
 #include "jobscripts/script/declared.h"
 #include "jobscripts/enter.h"
 #include "jobscripts/job.h"
+#include "jobscripts/nodes_given.h"
 
 static const char *const commands[] = {"check", "explain", "start", "stop", "run", "status", "doctor", "clean", "node", "wait", "confine", "owner", "daemon", NULL};
 static int (*const functions[])(const struct job_options *) = {job_cmd_check, job_cmd_explain, job_cmd_start, job_cmd_stop,
@@ -32,7 +33,7 @@ static const struct fp_opt options[] = {
     FP_OPT_STRING(struct job_options, script, "script", NULL,
                   "The batch script; - for standard input. Within a job, by default the job's own. With status and clean: the job's number.",
                   .flags = FP_OPT_POSITIONAL | FP_OPT_NO_FILE, .arg = "SCRIPT"),
-    FP_OPT_INT(struct job_options, nodes, "nodes", "0", 0, 1 << 20, "With check and explain: how many nodes the job is to have. By default, what the script's #SBATCH lines say.",
+    FP_OPT_INT(struct job_options, nodes, "nodes", "0", 0, 1 << 20, "With check and explain: how many nodes the job is to have. By default, as many as --hosts names, else what the script's #SBATCH lines say. With --hosts it must be their number.",
                .flags = FP_OPT_NO_FILE),
     FP_OPT_INT(struct job_options, node_cores, "node-cores", "0", 0, 65536,
                "With check and explain: how many cores its smallest node has, with one hardware thread each. By default, what Slurm says of the partition, else as many as this machine.", .flags = FP_OPT_NO_FILE),
@@ -56,7 +57,7 @@ static const struct fp_opt options[] = {
     FP_OPT_STRING(struct job_options, peer, "peer", NULL, "With doctor: a node whose address is to be found.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_BOOL(struct job_options, lines, "lines", "off", "With doctor: answers to another one that asks.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_STRING(struct job_options, hosts, "hosts", NULL,
-                  "With start and run: the nodes, as a,b,c or @FILE with one at the beginning of each line. By default those of the job, as Slurm or PBS (PBS_NODEFILE) say.",
+                  "With start and run: the nodes (with check and explain their number counts), as a,b,c or @FILE with one at the beginning of each line; an address of IPv6 in brackets. A number of slots behind a name (a:4) is passed over, and a node that is named again is the same one. By default those of the job, as Slurm or PBS (PBS_NODEFILE) say.",
                   .arg = "LIST|@FILE", .flags = FP_OPT_NO_FILE),
     FP_OPT_ENUM(struct job_options, launcher, "launcher", "auto", launchers,
                 "With start and run: what starts the services on the nodes. By default srun in a job of Slurm, else ssh if it is installed, else mpirun (Open MPI)."),
@@ -116,8 +117,20 @@ static int mistake(const char *why)
     return 2;
 }
 
+static enum job_nodes_use use_of_nodes(const struct job_options *o)
+{
+    int (*f)(const struct job_options *) = functions[o->command];
+
+    if (f == job_cmd_check || f == job_cmd_explain)
+        return JOB_NODES_COUNTED;
+    if (f == job_cmd_start || f == job_cmd_run)
+        return JOB_NODES_USED;
+    return f == job_cmd_doctor || f == job_cmd_clean ? JOB_NODES_HERE : JOB_NODES_KNOWN;
+}
+
 int main(int argc, char **argv)
 {
+    char why[JOB_NODES_GIVEN_WHY_BYTES];
     static struct job_options o;
     struct fp_opts *opts;
     int rc;
@@ -138,7 +151,13 @@ int main(int argc, char **argv)
         return mistake(functions[o.command] == job_cmd_stop ? "stop ends the store of the job that it is called in: it takes no name of one, and no script" : "doctor takes no script: fp-job doctor");
     if (o.argv && functions[o.command] != job_cmd_run && functions[o.command] != job_cmd_daemon)
         return mistake("a command behind -- is for fp-job run alone");
+    if (job_nodes_given(&o, use_of_nodes(&o), why)) {
+        if (functions[o.command] == job_cmd_start)
+            puts("false"); /* as of a store that does not start */
+        return mistake(why);
+    }
     rc = functions[o.command](&o);
+    job_hosts_free(o.host_names, o.nhosts);
     fp_opts_free(opts);
     return rc < 0 ? 1 : rc;
 }

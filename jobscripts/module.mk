@@ -40,7 +40,7 @@ uninstall-enter:
 
 # The SPANK plugin, where Slurm's headers are (SLURM_CFLAGS="-I DIR" for other places): Slurm's programs have the functions that it calls.
 SLURM_CFLAGS ?=
-HAVE_SPANK   := $(shell echo '\#include <slurm/spank.h>' | $(CC) $(SLURM_CFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
+HAVE_SPANK   := $(shell $(CC) $(SLURM_CFLAGS) -include slurm/spank.h -E -x c - </dev/null >/dev/null 2>&1 && echo yes)
 SPANK_SO     := $(if $(HAVE_SPANK),$(if $(SAN),,$(O)/lib/spank_fp.so))
 SPANK_OBJ    := $(patsubst %.c,$(O)/pic/%.o,$(wildcard jobscripts/spank/*.c) jobscripts/launch/inherited.c jobscripts/dirname.c common/nsenter.c)
 SPANK_INST    = $(DESTDIR)$(PREFIX)/lib/fpstore/spank_fp.so

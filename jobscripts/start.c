@@ -454,6 +454,14 @@ int job_find(struct job_run_of *r)
     return load(r);
 }
 
+/* Of HOST:PORT the host, which has colons where it is an address of IPv6. */
+static int first_node_bytes(const struct job_record *r)
+{
+    const char *colon = strrchr(r->root, ':');
+
+    return colon ? (int)(colon - r->root) : 0;
+}
+
 /* Data that is not where it is to be is in the store alone: until now it is kept, whatever happens. */
 static void decide(struct job_run_of *r, int rc)
 {
@@ -472,7 +480,7 @@ static void decide(struct job_run_of *r, int rc)
     job_named_name(&r->declared.store, r->alloc.job, name);
     FP_WARN("the store stays on the SSDs of this job's nodes, as %s/fpstore-%u-named-%s: a job on the same nodes, %.*s as the first, finds it with #FP store ssd=%s persistent=%s; "
             "fp-job clean --named=%s --ssd=%s on each of them removes it",
-            r->declared.store.ssd, (unsigned)geteuid(), name, (int)strcspn(r->record.root, ":"), r->record.root, r->declared.store.ssd, name, name, r->declared.store.ssd);
+            r->declared.store.ssd, (unsigned)geteuid(), name, first_node_bytes(&r->record), r->record.root, r->declared.store.ssd, name, name, r->declared.store.ssd);
 }
 
 /* What steps write when the store is gone lies in the directory below it. One that has ended may be seen for a moment. */

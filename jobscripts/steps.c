@@ -8,13 +8,12 @@
 #include <errno.h>
 #include <glob.h>
 #include <jansson.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "fp/beside.h"
 #include "fp/clock.h"
@@ -24,276 +23,41 @@
 #include "fp/stall.h"
 #include "fp/units.h"
 #include "fp/command.h"
+#include "fp/ctlwire.h"
 #include "jobscripts/script/drainwords.h"
 #include "jobscripts/script/paths.h"
 #include "jobscripts/enter.h"
+#include "jobscripts/fpctl_call.h"
 #include "jobscripts/found.h"
 #include "jobscripts/launch/shared.h"
 #include "jobscripts/start.h"
+#include "jobscripts/steps_int.h"
 #include "jobscripts/steptime.h"
 
-#define PATHS_MAX   256u /* that one call of fpctl takes */
-#define WORDS_MAX   (PATHS_MAX + 32u)
-#define POLICY_MS   60000u
 #define RELEASE_MS  5000u
 #define STOP_MS     60000u
-#define TIMED_OUT   3 /* exit codes of fpctl */
 #define STALLED     6
-#define TIMEOUT_LEAST 100u /* that fpctl takes */
 #define STALL_LATER 10u /* what was seen to stand still is waited for again a part of --stall */
-#define STEP_LEAST  2000u
-#define ANSWER_MS   30000u /* of a file system, for one directory */
 #define SETTLE_MS   65000u /* a little more than fp-manager --ckpt-late is by default */
+#define REPORTS_MS  3000u /* in which each mount that is connected has told the manager how it is, with room */
+#define ASKED_TIMES 5       /* in a row without an answer: a manager that is started again has one */
 #define SETS_BYTES  (4u << 20)
 #define GIVEN_UP    "nothing moves any more, for the reason above, and it is waited for no longer (--stall of fp-job)"
 
-struct call {
-    char *words[WORDS_MAX + 1];
-    size_t n;
-    bool (*over)(void); /* it is killed then; NULL: never before its time */
-    char program[PATH_MAX], manager[300], key[PATH_MAX + 16], timeout[40], stall[40];
-};
-
-static void add(struct call *c, const char *text)
-{
-    if (c->n == WORDS_MAX || !(c->words[c->n] = strdup(text)))
-        abort();
-    c->n++;
-}
-
-static void begin(struct call *c, const struct job_run_of *r, const char *const *words)
-{
-    static const char *const tails[] = {"fpctl", NULL};
-
-    c->n = 0;
-    fp_beside(c->program, sizeof c->program, tails);
-    add(c, c->program);
-    for (; *words; words++)
-        add(c, *words);
-    snprintf(c->manager, sizeof c->manager, "--manager=%s", r->record.manager);
-    snprintf(c->key, sizeof c->key, "--key=%s/key", r->dir);
-    add(c, "--config=");
-    add(c, c->manager);
-    add(c, c->key);
-}
-
-static void forget(struct call *c)
-{
-    for (size_t i = 0; i < c->n; i++)
-        free(c->words[i]);
-    c->n = 0;
-}
-
-/* As many of the paths as one call takes, each from its byte `skip` on. How many. */
-static size_t add_some(struct call *c, char *const *paths, size_t n, size_t skip)
-{
-    size_t some = n < PATHS_MAX ? n : PATHS_MAX;
-
-    for (size_t i = 0; i < some; i++)
-        add(c, paths[i] + skip);
-    return some;
-}
-
-/* Exit code of fpctl, or negative. */
-static int run(struct call *c, uint64_t limit_ms)
-{
-    int rc;
-
-    c->words[c->n] = NULL;
-    rc = fp_command_shown_until(c->words, limit_ms, c->over);
-    forget(c);
-    return rc;
-}
-
-static void add_stall(struct call *c, uint64_t ms)
-{
-    snprintf(c->stall, sizeof c->stall, "--stall=%llums", (unsigned long long)ms);
-    add(c, c->stall);
-}
-
-static void add_timeout(struct call *c, uint64_t ms)
-{
-    snprintf(c->timeout, sizeof c->timeout, "--timeout=%llums", (unsigned long long)(ms > TIMEOUT_LEAST ? ms : TIMEOUT_LEAST));
-    add(c, c->timeout);
-}
-
 bool job_steps_needed(const struct job_declared *d)
 {
-    return job_declared_drain(d) || d->nout;
-}
-
-/* ---------------------------------------------------------------- before */
-
-/* A target that is not there yet, in a directory that is: made here, since the parallel file system is the same on all nodes. */
-static int make_it(const void *path)
-{
-    return mkdir(path, 0777) == 0 || errno == EEXIST ? 0 : -errno;
-}
-
-static int make_target(const char *text, uint64_t limit_ms)
-{
-    char path[PATH_MAX];
-    int rc = job_expand(path, text);
-
-    rc = rc ? rc : fp_limited(make_it, path, limit_ms);
-    if (rc == -ETIMEDOUT)
-        FP_ERROR("the directory %s can't be made: its file system has not answered for %llu s", path, (unsigned long long)(limit_ms / 1000));
-    else if (rc)
-        FP_ERROR("the directory %s can't be made: %s", rc == -ENOENT ? text : path, fp_strerror(rc));
-    return rc;
-}
-
-int job_steps_target(const struct job_run_of *r, char path[PATH_MAX])
-{
-    const struct job_auxapp *drain = job_declared_drain(&r->declared);
-    const struct job_word *to = drain ? job_line_word(drain->line, "to") : NULL;
-    char dir[PATH_MAX];
-    int rc;
-
-    path[0] = '\0';
-    if (!to)
-        return 0;
-    rc = make_target(to->text + to->value, ANSWER_MS);
-    if (rc || r->alloc.nnodes == 1)
-        return rc;
-    rc = job_expand(dir, to->text + to->value);
-    rc = rc ? rc : job_shared_mark(dir, r->alloc.job, path);
-    if (rc)
-        FP_ERROR("#FP auxapp %s: nothing can be written to %s: %s", drain->text, dir, fp_strerror(rc));
-    return rc;
-}
-
-static int set_policy(const struct job_run_of *r, struct call *c)
-{
-    const struct job_auxapp *drain = job_declared_drain(&r->declared);
-    char text[FP_DRAIN_TEXT_MAX];
-    int rc;
-
-    if (!drain)
-        return 0;
-    rc = job_drain_words(drain->line, job_expand, text);
-    if (rc) {
-        FP_ERROR("#FP auxapp %s: %s%s", drain->text, rc == -ENOENT ? text : rc == -EINVAL ? "a variable in it has a double quote" : fp_strerror(rc), rc == -ENOENT ? " is not set" : "");
-        return rc;
-    }
-    begin(c, r, (const char *const[]){"drain", "set", text, NULL});
-    rc = run(c, POLICY_MS);
-    if (rc && !job_interrupted())
-        FP_ERROR("#FP auxapp %s: the store did not take it", drain->text);
-    return rc ? -EIO : 0;
-}
-
-struct inner_dirs {
-    const struct job_run_of *r;
-    const char *inner;
-};
-
-/* The directories of a path in the store, made where it is mounted. What can't be made, fpctl says. */
-static int make_dirs(const void *arg)
-{
-    const struct inner_dirs *d = arg;
-    const struct job_run_of *r = d->r;
-    const char *inner = d->inner;
-    char path[2 * PATH_MAX];
-    size_t n = (size_t)snprintf(path, sizeof path, "%s/%s", r->record.mount, inner);
-
-    for (size_t i = strlen(r->record.mount) + 1; i <= n && n < sizeof path; i++)
-        if (path[i] == '/' || i == n) {
-            char was = path[i];
-
-            path[i] = '\0';
-            (void)mkdir(path, 0777);
-            path[i] = was;
-        }
-    return 0;
-}
-
-/* A path of the script with its variables. 0, or negative and logged. */
-static int expand(const char *directive, const char *text, char path[PATH_MAX])
-{
-    int rc = job_expand(path, text);
-
-    if (rc)
-        FP_ERROR("#FP %s %s: %s%s", directive, text, rc == -ENOENT ? path : fp_strerror(rc), rc == -ENOENT ? " is not set" : "");
-    return rc ? -EINVAL : 0;
-}
-
-/* Exit code of fpctl for the first that did not get there. */
-static int stage_in_paths(const struct job_run_of *r, const struct job_stage *s, const char *pattern, const struct job_found *g, struct call *c)
-{
-    uint64_t until = fp_now_ms() + s->timeout_ms;
-    char dir[PATH_MAX + 16], to[PATH_MAX + 8];
-    int rc = 0;
-
-    strcpy(dir, "--target=");
-    job_path_of_pattern(pattern, dir + strlen(dir));
-    snprintf(to, sizeof to, "--to=%s%s", s->to && s->to[0] == '/' ? "" : "/", s->to ? s->to : ""); /* with --manager, paths begin in the store */
-    if (s->to && fp_limited(make_dirs, &(struct inner_dirs){r, s->to}, ANSWER_MS) == -ETIMEDOUT) {
-        FP_ERROR("#FP stage-in: the store, on %s, has not answered for %u s", r->record.mount, ANSWER_MS / 1000);
-        return -ETIMEDOUT;
-    }
-    for (size_t i = 0; rc == 0 && i < g->n;) {
-        uint64_t now = fp_now_ms(), ms = until > now + STEP_LEAST ? until - now : STEP_LEAST;
-
-        begin(c, r, (const char *const[]){"stage-in", NULL});
-        i += add_some(c, g->paths + i, g->n - i, 0);
-        add(c, to);
-        add(c, dir);
-        add_timeout(c, ms);
-        rc = run(c, ms + POLICY_MS);
-    }
-    return rc;
-}
-
-static int stage_in_one(const struct job_run_of *r, const struct job_stage *s, const char *pattern, struct call *c)
-{
-    char path[PATH_MAX], text[FP_UNITS_BUF];
-    struct job_found g = {0};
-    int rc = expand("stage-in", pattern, path);
-
-    if (rc)
-        return rc;
-    rc = path[0] == '/' ? job_found_add(&g, path, 0, ANSWER_MS) : -EINVAL;
-    if (rc == -ENOENT && s->optional)
-        return 0;
-    if (rc) {
-        FP_ERROR("#FP stage-in %s: %s", pattern, rc == -ENOENT ? "there is nothing of that name" : rc == -EINVAL ? "it does not begin with /" : rc == -ETIMEDOUT ? "its file system does not answer" : fp_strerror(rc));
-        return rc;
-    }
-    rc = stage_in_paths(r, s, path, &g, c);
-    job_found_fini(&g);
-    if (rc == TIMED_OUT)
-        FP_ERROR("#FP stage-in %s: not all of it is in the store after %s (timeout=)", pattern, fp_format_duration(text, s->timeout_ms));
-    else if (rc)
-        FP_ERROR("#FP stage-in %s: not all of it is in the store", pattern);
-    return rc ? -EIO : 0;
-}
-
-static int before(void *arg)
-{
-    const struct job_run_of *r = arg;
-    static struct call c = {.over = job_interrupted};
-    int rc = set_policy(r, &c);
-
-    for (size_t i = 0; rc == 0 && i < r->declared.nin; i++)
-        for (size_t k = 0; rc == 0 && k < r->declared.in[i].paths.count; k++)
-            rc = stage_in_one(r, &r->declared.in[i], r->declared.in[i].paths.items[k], &c);
-    return rc;
-}
-
-int job_steps_before(const struct job_run_of *r)
-{
-    return job_inside(r->dir, before, (void *)(uintptr_t)r);
+    return job_declared_drain(d) || d->nout || job_declared_auxapp(d, "convert");
 }
 
 /* ---------------------------------------------------------------- after */
 
 /* The time for bringing data out: it ends at until_ms, or with the job. */
 struct after {
-    struct call call;
+    struct job_call call;
     uint64_t until_ms;
     uint64_t over_ms; /* then the step that has begun last is killed */
     bool stood; /* something of it has stood still for --stall */
+    bool away;  /* the mount is, and was waited for */
 };
 
 /* How long the next step may stand still. Another target may be well; but if it is the same one, all steps together are not to wait for it much longer. */
@@ -315,9 +79,9 @@ static int run_moving(const struct job_run_of *r, struct after *a, uint64_t ms)
 {
     int rc;
 
-    add_timeout(&a->call, ms);
-    add_stall(&a->call, stall_ms(r, a));
-    rc = run(&a->call, rest_ms(a));
+    job_call_add_timeout(&a->call, ms);
+    job_call_add_stall(&a->call, stall_ms(r, a));
+    rc = job_call_run(&a->call, rest_ms(a));
     a->stood |= rc == STALLED;
     return rc;
 }
@@ -348,17 +112,17 @@ static uint64_t answer_ms(const struct job_run_of *r, struct after *a)
 static json_t *ask(const struct job_run_of *r, struct after *a, const char *const *words)
 {
     uint64_t rest = rest_ms(a);
-    struct call *c = &a->call;
+    struct job_call *c = &a->call;
     char *text = malloc(SETS_BYTES);
     json_t *all;
     int rc;
 
     if (!text)
         return NULL;
-    begin(c, r, words);
+    job_call_begin(c, r, words);
     c->words[c->n] = NULL;
     rc = fp_command(c->words, rest < POLICY_MS ? rest : POLICY_MS, text, SETS_BYTES);
-    forget(c);
+    job_call_forget(c);
     all = rc == 0 ? json_loads(text, 0, NULL) : NULL;
     free(text);
     return all;
@@ -367,6 +131,109 @@ static json_t *ask(const struct job_run_of *r, struct after *a, const char *cons
 static uint64_t number(const json_t *of, const char *name)
 {
     return (uint64_t)json_integer_value(json_object_get(of, name));
+}
+
+/* Files that were closed, and perhaps not published yet (fp-mount --close behind), and the path of one of them. More locks than are told may be in front of all of these: then there may be one. Negative: it is not
+ * known. */
+static int closed_behind(const struct job_run_of *r, struct after *a, char path[PATH_MAX])
+{
+    json_t *all = ask(r, a, (const char *const[]){"locks", "--json", NULL}), *one;
+    const char *of;
+    int n = all ? 0 : -EIO;
+    size_t i;
+
+    json_array_foreach(json_object_get(all, "locks"), i, one)
+        if (json_is_true(json_object_get(one, "behind"))) {
+            of = json_string_value(json_object_get(one, "path"));
+            snprintf(path, PATH_MAX, "%s", of ? of : "");
+            n++;
+        }
+    if (n == 0 && json_is_true(json_object_get(all, "more")))
+        n = snprintf(path, PATH_MAX, "one of those with more locks than can be told") > 0;
+    json_decref(all);
+    return n;
+}
+
+/* A mount that is cut off, or of which the manager has no report, may have anything. */
+static bool has_reported(const json_t *mount)
+{
+    const char *close = json_string_value(json_object_get(mount, "close"));
+
+    return json_is_true(json_object_get(mount, "connected")) && close && close[0];
+}
+
+/* What mounts have to store and to publish, by steps: bytes that are only in memory have two before them. Not known of one: as if it were all. */
+static uint64_t left_to_store(const struct job_run_of *r, struct after *a)
+{
+    json_t *all = ask(r, a, (const char *const[]){"status", "--json", NULL}), *one;
+    uint64_t n = all ? 0 : UINT64_MAX;
+    size_t i;
+
+    json_array_foreach(json_object_get(all, "mounts"), i, one)
+        n = has_reported(one) && n != UINT64_MAX ? n + 2 * number(one, "dirty_bytes") + number(one, "uncommitted_bytes") : UINT64_MAX;
+    json_decref(all);
+    return n;
+}
+
+/* Nothing was left for so long that all mounts have said it since: a file that is not let go is one that some program has still open. */
+static bool is_all_stored(uint64_t left, uint64_t *since_ms)
+{
+    uint64_t now = fp_now_ms();
+
+    *since_ms = left ? 0 : *since_ms ? *since_ms : now;
+    return *since_ms && now - *since_ms >= REPORTS_MS;
+}
+
+/* The application has ended, and what mounts have of it in memory alone nobody brings out: what is drained is what was published. */
+static int wait_for_closed(const struct job_run_of *r, struct after *a)
+{
+    static const struct timespec pause = {0, 200000000};
+    uint64_t until, left, stored_ms = 0;
+    char path[PATH_MAX] = "";
+    struct fp_stall stall = {0};
+    const char *why;
+    int n, failed = 0;
+
+    until = step_ms(r, a, &why) + fp_now_ms();
+    while ((n = closed_behind(r, a, path)) != 0 && fp_now_ms() < until && !job_given_up()) {
+        if (n < 0 && ++failed == ASKED_TIMES)
+            break;
+        failed = n < 0 ? failed : 0;
+        left = n < 0 ? UINT64_MAX : left_to_store(r, a);
+        if (is_all_stored(left, &stored_ms))
+            return 0;
+        if (fp_stall_over(&stall, fp_now_ms(), UINT64_MAX - left, true, stall_ms(r, a))) {
+            a->stood = true;
+            why = "it is waited for no longer (--stall of fp-job)";
+            break;
+        }
+        nanosleep(&pause, NULL);
+    }
+    if (n < 0)
+        FP_ERROR("whether all that was closed is stored is not known: the store does not say");
+    else if (n)
+        FP_ERROR("%d file%s, such as %s, %s closed and not stored yet, and %s", n, n == 1 ? "" : "s", path, n == 1 ? "is" : "are", job_given_up() ? "fp-job was interrupted" : why);
+    return n ? -EIO : 0;
+}
+
+/* What was closed of some files is lost: nothing that is brought out of them is what the application was told is there. In a store that outlives its jobs an earlier
+ * one may have lost them. */
+static int look_for_lost(const struct job_run_of *r, struct after *a)
+{
+    const char *why;
+    uint64_t ms = step_ms(r, a, &why); /* that this step has */
+    json_t *all = !ms ? NULL : ask(r, a, (const char *const[]){"status", "--json", NULL}), *lost = json_object_get(all, "lost");
+    size_t n = (size_t)json_integer_value(json_object_get(all, "lost_files"));
+    const char *one = n ? json_string_value(json_array_get(lost, 0)) : NULL;
+
+    if (!all)
+        FP_ERROR("whether something that was closed is lost is not known: the store does not say");
+    if (n)
+        FP_LOG_AT(r->declared.store.persistent ? FP_LOG_WARN : FP_LOG_ERROR,
+                  "%zu%s file%s, such as %s, %s not what was closed: it was lost before it was stored (close=behind); what is brought out of %s isn't, either", n, n >= FP_LOST_COUNTED_MAX ? " or more" : "", n == 1 ? "" : "s",
+                  one ? one : "?", n == 1 ? "is" : "are", n == 1 ? "it" : "them");
+    json_decref(all);
+    return !all || (n && !r->declared.store.persistent) ? -EIO : 0;
 }
 
 /* The newest sets of each series, these together and the newest first. */
@@ -415,6 +282,19 @@ static void say_passed_over(const struct sets *s)
         if (newest && (torn || number(one, "files_before")))
             FP_WARN("the newest checkpoint, %s, %s: the one before it is drained, if there is one", word(one, "path"), torn ? "is torn" : "has fewer files than those before it and seems to be half of one");
     }
+}
+
+/* Until none is open, for SETTLE_MS at most. */
+static void wait_for_sets(const struct job_run_of *r, struct after *a)
+{
+    static const struct timespec pause = {0, 200000000};
+    const char *why;
+    uint64_t left = step_ms(r, a, &why), until = fp_now_ms() + (left < SETTLE_MS ? left : SETTLE_MS);
+    struct sets s = {0};
+
+    while (look_at_sets(r, a, &s) == 0 && s.open && fp_now_ms() < until && !job_given_up())
+        nanosleep(&pause, NULL);
+    json_decref(s.all);
 }
 
 /* The application has closed its files, but a set is complete only some time after that (fp-manager --ckpt-quiet). *last: there is a complete one of some series,
@@ -469,50 +349,27 @@ static int not_drained(const char *what, int rc, const char *why)
 }
 
 /* As the policy has it there: what is in the target as a log would be copied once more as files. */
-static void add_layout(struct call *c, uint32_t layout)
+static void add_layout(struct job_call *c, uint32_t layout)
 {
     if (layout == FP_DRAIN_LOG)
-        add(c, "--layout=log");
+        job_call_add(c, "--layout=log");
 }
 
 /* Everything, or the newest complete set of each series. */
 static int drain_now(const struct job_run_of *r, bool last, uint32_t layout, struct after *a)
 {
-    struct call *c = &a->call;
+    struct job_call *c = &a->call;
     char text[FP_UNITS_BUF];
     const char *why;
     uint64_t ms;
 
-    begin(c, r, (const char *const[]){"drain", last ? "--last" : "--all", "--wait", NULL});
+    job_call_begin(c, r, (const char *const[]){"drain", last ? "--last" : "--all", "--wait", NULL});
     ms = step_ms(r, a, &why);
     add_layout(c, layout);
     if (last)
-        add(c, "/");
+        job_call_add(c, "/");
     FP_INFO("draining what is not drained yet, for %s at most", fp_format_duration(text, ms));
     return not_drained("", run_moving(r, a, ms), why);
-}
-
-static int look_at_mount(const void *path)
-{
-    struct statfs fs;
-
-    return statfs(path, &fs) < 0 ? -errno : fs.f_type == FUSE_SUPER_MAGIC ? 0 : -ENOTCONN;
-}
-
-/* The store is mounted here, and the mount is not dead. */
-static int is_seen(const struct job_run_of *r, uint64_t limit_ms)
-{
-    return fp_limited(look_at_mount, r->record.mount, limit_ms);
-}
-
-/* Adds those that a pattern of a path means. -ENOENT: there are none, and it is the store that says so, before and afterwards. */
-static int find_names(const struct job_run_of *r, const char *path, int flags, uint64_t limit_ms, struct job_found *g)
-{
-    int rc = is_seen(r, limit_ms), after;
-
-    rc = rc ? rc : job_found_add(g, path, flags, limit_ms);
-    after = rc == 0 || rc == -ENOENT ? is_seen(r, limit_ms) : 0;
-    return after ? after : rc;
 }
 
 /* Files of the store that a pattern of results= names: those that the policy would drain when they have been quiet for some time. */
@@ -523,7 +380,7 @@ static int find_results(const struct job_run_of *r, const char *pattern, size_t 
 
     escape(path, r->record.mount);
     snprintf(path + strlen(path), sizeof path - strlen(path), "/%.*s", (int)len, pattern);
-    rc = find_names(r, path, GLOB_MARK | GLOB_PERIOD, answer_ms(r, a), g);
+    rc = job_found_in_store(g, r->record.mount, path, GLOB_MARK | GLOB_PERIOD, answer_ms(r, a), &a->away);
     if (rc && rc != -ENOENT)
         FP_ERROR("what is of the name %.*s (results= of #FP auxapp drain) can't be seen in the store, on %s: %s", (int)len, pattern, r->record.mount, fp_strerror(rc));
     return rc == -ENOENT ? 0 : rc;
@@ -539,19 +396,19 @@ static int drain_results(const struct job_run_of *r, const struct fp_drain_polic
     while (fp_drain_next(&list, &item, &len))
         rc = find_results(r, item, len, a, &g) ? -EIO : rc;
     for (size_t i = 0; i < g.n;) {
-        struct call *c = &a->call;
+        struct job_call *c = &a->call;
         uint64_t ms = step_ms(r, a, &why);
 
-        begin(c, r, (const char *const[]){"drain", "--wait", NULL});
+        job_call_begin(c, r, (const char *const[]){"drain", "--wait", NULL});
         add_layout(c, p->layout);
-        for (n = 0; i < g.n && n < PATHS_MAX; i++)
+        for (n = 0; i < g.n && n < JOB_CALL_PATHS_MAX; i++)
             if (g.paths[i][strlen(g.paths[i]) - 1] != '/') { /* a pattern means files */
-                add(c, g.paths[i] + skip);
+                job_call_add(c, g.paths[i] + skip);
                 n++;
             }
         if (n)
             rc = not_drained("of what results= names ", run_moving(r, a, ms), why) ? -EIO : rc;
-        forget(c);
+        job_call_forget(c);
     }
     job_found_fini(&g);
     return rc;
@@ -593,11 +450,11 @@ static int under_way(const struct job_run_of *r, struct after *a, struct chosen 
 /* Sets that the policy has chosen and that could not be drained when they were: what was in the way may be gone. */
 static int drain_failed(const struct job_run_of *r, struct after *a)
 {
-    struct call *c = &a->call;
+    struct job_call *c = &a->call;
     const char *why;
     uint64_t ms = step_ms(r, a, &why);
 
-    begin(c, r, (const char *const[]){"drain", "--failed", "--wait", NULL});
+    job_call_begin(c, r, (const char *const[]){"drain", "--failed", "--wait", NULL});
     return not_drained("that every= has chosen ", run_moving(r, a, ms), why);
 }
 
@@ -626,29 +483,128 @@ static int wait_for_chosen(const struct job_run_of *r, struct after *a)
     return n ? -EIO : drain_failed(r, a);
 }
 
+/* The files of one set, in calls of as many as one takes. */
+static int drain_files(const struct job_run_of *r, const json_t *files, uint32_t layout, struct after *a)
+{
+    struct job_call *c = &a->call;
+    size_t n = json_array_size(files), i = 0;
+    const char *why;
+    int rc = 0;
+
+    while (i < n) {
+        uint64_t ms = step_ms(r, a, &why);
+
+        job_call_begin(c, r, (const char *const[]){"drain", "--wait", NULL});
+        add_layout(c, layout);
+        for (size_t k = 0; i < n && k < JOB_CALL_PATHS_MAX; i++, k++)
+            job_call_add(c, word(json_array_get(files, i), "path"));
+        rc = not_drained("", run_moving(r, a, ms), why) ? -EIO : rc;
+    }
+    return rc;
+}
+
+/* The newest complete set of each series that a policy's pattern names, or that conversions have made: --last would have the dumps that these were made of, too. */
+static int drain_matching(const struct job_run_of *r, uint32_t layout, struct after *a)
+{
+    json_t *all = ask(r, a, (const char *const[]){"checkpoints", "--json", NULL}), *one, *with;
+    char series[PATH_MAX] = "", path[PATH_MAX];
+    int rc = all ? 0 : -EIO;
+    size_t i, k;
+
+    if (!all)
+        FP_ERROR("which results are to be drained is not known: the store does not say");
+    json_array_foreach(json_object_get(all, "checkpoints"), i, one)
+    {
+        bool meant = strcmp(word(one, "how"), "pattern") == 0 || strcmp(word(one, "how"), "converted") == 0;
+        json_t *its;
+
+        if (!meant || strcmp(word(one, "state"), "complete") != 0 || strcmp(series, word(one, "series")) == 0)
+            continue;
+        snprintf(series, sizeof series, "%s", word(one, "series"));
+        snprintf(path, sizeof path, "%s", word(one, "path"));
+        *(strrchr(path, '/') ? strrchr(path, '/') : path) = '\0';
+        with = ask(r, a, (const char *const[]){"checkpoints", "--json", "--files", path[0] ? path : "/", NULL});
+        json_array_foreach(json_object_get(with, "checkpoints"), k, its)
+            if (number(its, "step") == number(one, "step") && strcmp(word(its, "series"), series) == 0)
+                rc = drain_files(r, json_object_get(its, "files_of_it"), layout, a) ? -EIO : rc;
+        rc = with ? rc : -EIO;
+        if (!with)
+            FP_ERROR("%s is not drained: the store does not say which files it has", word(one, "path"));
+        json_decref(with);
+    }
+    json_decref(all);
+    return rc;
+}
+
 /* Everything; of a job that wants some of its checkpoints drained, these and the newest ones, if what it wrote are any, and the results that it names. */
 static int drain_rest(const struct job_run_of *r, struct after *a)
 {
     const struct job_auxapp *drain = job_declared_drain(&r->declared);
     char text[FP_DRAIN_TEXT_MAX], why[FP_DRAIN_WHY_MAX];
     static struct fp_drain_policy p;
-    bool last = false, some;
+    bool last = false, some, results_only;
     int rc = 0;
 
     if (!drain)
         return 0;
     if (job_drain_words(drain->line, job_expand, text) || fp_drain_parse(text, &p, why))
         return drain_now(r, false, FP_DRAIN_FILE, a); /* it was good at the start: a variable has gone since */
-    some = p.every != 1 && !p.all;
+    results_only = p.pattern[0] && job_declared_auxapp(&r->declared, "convert");
+    some = (p.every != 1 && !p.all) || results_only;
     if (some && p.every != FP_DRAIN_EVERY_NONE)
         rc = settle_sets(r, a, &last);
-    if (!some || last || p.every != FP_DRAIN_EVERY_NONE)
+    if (results_only)
+        rc = drain_matching(r, p.layout, a) ? -EIO : rc;
+    else if (!some || last || p.every != FP_DRAIN_EVERY_NONE)
         rc = drain_now(r, last, p.layout, a) ? -EIO : rc;
     if (some)
         rc = drain_results(r, &p, a) ? -EIO : rc;
     if (some)
         rc = wait_for_chosen(r, a) ? -EIO : rc;
     return rc;
+}
+
+/* The directory of the store in which all dumps of the pattern are: those of others in the same store are not waited for. */
+static void conversions_below(const struct job_run_of *r, char path[PATH_MAX])
+{
+    const struct job_auxapp *convert = job_declared_auxapp(&r->declared, "convert");
+    const struct job_word *w = job_line_word(convert->line, "pattern");
+    const char *pattern = w ? w->text + w->value : "";
+    size_t n = strcspn(pattern, "*?[$");
+
+    while (n && pattern[n - 1] != '/')
+        n--;
+    snprintf(path, PATH_MAX, "/%.*s", n ? (int)n - 1 : 0, pattern);
+}
+
+/* Dumps that aux-app convert has not made a result of yet; sets that are not complete by now won't be. What is brought out afterwards has the results in it. */
+static int wait_for_conversions(const struct job_run_of *r, struct after *a)
+{
+    struct job_call *c = &a->call;
+    char text[FP_UNITS_BUF], path[PATH_MAX], dir[2 * PATH_MAX];
+    const char *why;
+    uint64_t ms;
+    int rc;
+
+    if (!job_declared_auxapp(&r->declared, "convert"))
+        return 0;
+    wait_for_sets(r, a); /* a set is converted when it is complete */
+    ms = step_ms(r, a, &why) / 2; /* what is converted by then is brought out in any case */
+    FP_INFO("waiting for what is converted, for %s at most", fp_format_duration(text, ms));
+    conversions_below(r, path);
+    snprintf(dir, sizeof dir, "%s%s", r->record.mount, path);
+    if (job_found_is_there(r->record.mount, dir, answer_ms(r, a), &a->away) == -ENOENT)
+        return 0; /* nothing was dumped */
+    job_call_begin(c, r, (const char *const[]){"conversions", "--wait", path, NULL});
+    job_call_add_timeout(c, ms);
+    rc = job_call_run(c, rest_ms(a));
+    if (rc == TIMED_OUT)
+        FP_ERROR("not all dumps are converted, and half of what was left is over (%s)", why);
+    else if (rc && job_given_up())
+        FP_ERROR("not all dumps are converted: interrupted");
+    else if (rc)
+        FP_ERROR("not all dumps are converted: see the lines above");
+    return rc ? -EIO : 0;
 }
 
 /* What of a name stands below the directory; NULL: it is not in there. */
@@ -673,16 +629,17 @@ static const char *in_store(const struct job_run_of *r, const char *name)
 }
 
 /* Files of the store that a pattern names, behind those that g has, if it answers within limit_ms. 0, or negative and logged: none is an error, since somebody waits for it. */
-static int add_names(const struct job_run_of *r, const char *pattern, uint64_t limit_ms, struct job_found *g)
+static int add_names(const struct job_run_of *r, const char *pattern, struct after *a, struct job_found *g)
 {
+    uint64_t limit_ms = answer_ms(r, a);
     char name[PATH_MAX], path[3 * PATH_MAX];
-    int rc = expand("stage-out", pattern, name);
+    int rc = job_steps_expand("stage-out", pattern, name);
 
     if (rc)
         return rc;
     escape(path, r->record.mount);
     snprintf(path + strlen(path), sizeof path - strlen(path), "/%s", in_store(r, name));
-    rc = find_names(r, path, 0, limit_ms, g);
+    rc = job_found_in_store(g, r->record.mount, path, 0, limit_ms, &a->away);
     if (rc == -ETIMEDOUT) {
         FP_ERROR("#FP stage-out %s: the store, on %s, has not answered for %llu s, and nobody knows what is of that name", pattern, r->record.mount, (unsigned long long)(limit_ms / 1000));
         return rc;
@@ -696,7 +653,7 @@ static int add_names(const struct job_run_of *r, const char *pattern, uint64_t l
 static int stage_out_paths(const struct job_run_of *r, const struct job_stage *s, const char *to, const struct job_found *g, struct after *a, const char **why)
 {
     uint64_t until = fp_now_ms() + s->timeout_ms;
-    struct call *c = &a->call;
+    struct job_call *c = &a->call;
     int rc = 0;
 
     for (size_t i = 0; rc != TIMED_OUT && rc != STALLED && i < g->n;) {
@@ -707,10 +664,10 @@ static int stage_out_paths(const struct job_run_of *r, const struct job_stage *s
             ms = until > now + STEP_LEAST ? until - now : STEP_LEAST;
             *why = "its time is over (timeout=)";
         }
-        begin(c, r, (const char *const[]){"stage-out", NULL});
-        i += add_some(c, g->paths + i, g->n - i, strlen(r->record.mount)); /* as the store calls them */
+        job_call_begin(c, r, (const char *const[]){"stage-out", NULL});
+        i += job_call_add_some(c, g->paths + i, g->n - i, strlen(r->record.mount)); /* as the store calls them */
         if (to[0])
-            add(c, to);
+            job_call_add(c, to);
         one = run_moving(r, a, ms);
         rc = one ? one : rc;
     }
@@ -725,11 +682,11 @@ static int stage_out_one(const struct job_run_of *r, const struct job_stage *s, 
     int missing = 0, rc = 0;
 
     for (size_t i = 0; missing != -ETIMEDOUT && i < s->paths.count; i++) {
-        int one = add_names(r, s->paths.items[i], answer_ms(r, a), &g);
+        int one = add_names(r, s->paths.items[i], a, &g);
 
         missing = one ? one : missing;
     }
-    if (s->to && g.n && (rc = make_target(s->to, answer_ms(r, a))) == 0 && (rc = job_expand(name, s->to)) == 0)
+    if (s->to && g.n && (rc = job_steps_make_target(s->to, answer_ms(r, a))) == 0 && (rc = job_expand(name, s->to)) == 0)
         snprintf(to, sizeof to, "--to=%s", name);
     if (rc == 0 && g.n)
         rc = stage_out_paths(r, s, to, &g, a, &why);
@@ -754,7 +711,9 @@ static int after(void *arg)
     int rc = 0;
 
     a.until_ms = fp_now_ms() + e->limit_ms;
-
+    if (job_steps_needed(&r->declared)) /* else nothing is brought out, and a store that has ended by itself is no failure of the job */
+        rc |= wait_for_closed(r, &a);
+    rc |= wait_for_conversions(r, &a);
     for (size_t i = 0; i < r->declared.nout; i++) {
         const struct job_stage *s = &r->declared.out[i];
 
@@ -763,6 +722,8 @@ static int after(void *arg)
         rc |= stage_out_one(r, s, &a);
     }
     rc |= drain_rest(r, &a);
+    if (job_steps_needed(&r->declared)) /* last: a mount may have died while the rest was brought out */
+        rc |= look_for_lost(r, &a);
     return rc ? -EIO : 0;
 }
 
@@ -775,19 +736,19 @@ int job_steps_after(const struct job_run_of *r, int code, uint64_t limit_ms)
 
 int job_steps_stop(const struct job_run_of *r)
 {
-    static struct call c;
+    static struct job_call c;
     struct job_steptime t;
     uint64_t left;
 
     (void)job_alloc_left_ms(&r->alloc, &left);
     if (!r->declared.store.persistent && !r->kept) { /* it is removed next; what is said is that a target could not be told */
-        begin(&c, r, (const char *const[]){"drain", "release", NULL});
+        job_call_begin(&c, r, (const char *const[]){"drain", "release", NULL});
         t = job_steptime(left, RELEASE_MS);
-        add_timeout(&c, t.work_ms);
-        (void)run(&c, t.work_ms + (t.slack_ms < RELEASE_MS ? t.slack_ms : RELEASE_MS));
+        job_call_add_timeout(&c, t.work_ms);
+        (void)job_call_run(&c, t.work_ms + (t.slack_ms < RELEASE_MS ? t.slack_ms : RELEASE_MS));
     }
-    begin(&c, r, (const char *const[]){"stop", NULL});
+    job_call_begin(&c, r, (const char *const[]){"stop", NULL});
     t = job_steptime(left, STOP_MS);
-    add_timeout(&c, t.work_ms);
-    return run(&c, t.work_ms + t.slack_ms) ? -EIO : 0;
+    job_call_add_timeout(&c, t.work_ms);
+    return job_call_run(&c, t.work_ms + t.slack_ms) ? -EIO : 0;
 }

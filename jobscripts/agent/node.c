@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fp/addr.h"
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/jobsignals.h"
@@ -134,7 +135,7 @@ static void on_ready(struct job_service *s, const char *line, void *arg)
         return;
     if (s == &n->service[NODE_MANAGER] && n->phase == NODE_WAITING && colon) {
         free(n->args[NODE_MANAGER][NODE_LISTEN_AT]); /* --listen: started again, it is where it was */
-        if (asprintf(&n->args[NODE_MANAGER][NODE_LISTEN_AT], "--listen=0.0.0.0%s", colon) < 0)
+        if (asprintf(&n->args[NODE_MANAGER][NODE_LISTEN_AT], "--listen=%s%s", fp_addr_any(), colon) < 0)
             abort();
         s->argv[NODE_LISTEN_AT] = n->args[NODE_MANAGER][NODE_LISTEN_AT];
         snprintf(n->listens, sizeof n->listens, "%s%s", n->plan.nodes[0], colon);

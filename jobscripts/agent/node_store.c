@@ -13,6 +13,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "fp/addr.h"
 #include "fp/auxapp.h"
 #include "fp/command.h"
 #include "fp/err.h"
@@ -291,7 +292,7 @@ static void manager_args(struct node *n)
     const struct job_store *s = &n->declared.store;
 
     must_fit(n, NODE_MANAGER, "--dir=%s/manager", n->data);
-    must_fit(n, NODE_MANAGER, "--listen=0.0.0.0:0");
+    must_fit(n, NODE_MANAGER, "--listen=%s:0", fp_addr_any());
     if (s->chunk_size_bytes)
         must_fit(n, NODE_MANAGER, "--chunk-size=%llu", (unsigned long long)s->chunk_size_bytes);
     if (s->stripe)
@@ -322,6 +323,7 @@ static int benefactor_args(struct node *n, char *why, size_t size)
     }
     must_fit(n, NODE_BENEFACTOR, "--dir=%s/benefactor", n->data);
     must_fit(n, NODE_BENEFACTOR, "--size=%llu", (unsigned long long)bytes);
+    must_fit(n, NODE_BENEFACTOR, "--listen=%s:0", fp_addr_any()); /* others are told the address by which it has come to the manager */
     must_fit(n, NODE_BENEFACTOR, "--backend=%s", s->backend);
     must_fit(n, NODE_BENEFACTOR, "--auxapp-dir=%s", n->plan.auxapp_dir);
     return 0;
@@ -342,8 +344,12 @@ static void auxapp_args(struct node *n)
 
 static void mount_args(struct node *n)
 {
+    const struct job_line *line = n->declared.store_line;
+
     must_fit(n, NODE_MOUNT, "--foreground");
     must_fit(n, NODE_MOUNT, "--pool=%llu", (unsigned long long)n->declared.store.pool_bytes);
+    if (line && job_line_word(line, "close")) /* else FP_CLOSE of the job's environment may say it */
+        must_fit(n, NODE_MOUNT, "--close=%s", fp_close_names[n->declared.store.close]);
     must_fit(n, NODE_MOUNT, "--auxapp-dir=%s", n->plan.auxapp_dir);
     must_fit(n, NODE_MOUNT, "--allow-other=off"); /* a user's own, and root has no business in it */
     must_fit(n, NODE_MOUNT, "--mountpoint=%s", n->mount);

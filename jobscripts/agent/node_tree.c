@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fp/addr.h"
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/log.h"
@@ -426,13 +427,14 @@ static void connect_up(struct node *n)
 
 static int listen_somewhere(struct node *n)
 {
+    const char *any = fp_addr_any();
     int rc = 0;
 
     for (unsigned i = 0; i < JOB_PORTS; i++) {
-        char addr[32];
+        char addr[FP_ADDR_BUF];
 
         n->port = (uint16_t)(n->plan.port + i);
-        snprintf(addr, sizeof addr, "0.0.0.0:%u", n->port);
+        snprintf(addr, sizeof addr, "%s:%u", any, n->port);
         rc = fp_rpc_listen(n->rpc, addr, &below, n, &n->listener);
         if (rc != -EADDRINUSE)
             break;

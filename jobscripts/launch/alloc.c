@@ -7,16 +7,16 @@
 #include "jobscripts/launch/alloc.h"
 
 #include <errno.h>
-#include <netdb.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "fp/err.h"
 #include "fp/log.h"
+#include "jobscripts/launch/address.h"
 #include "jobscripts/launch/hosts.h"
 #include "jobscripts/launch/launcher.h"
 #include "jobscripts/launch/plan.h"
@@ -72,59 +72,38 @@ static void name_job(char out[65])
     set_job(out, text);
 }
 
-/* The address of this machine that is nearest to a node: of names that the nodes know it by, none is certain. */
-static int address_towards(const char *node, char *out, size_t size)
-{
-    struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_DGRAM}, *to = NULL;
-    struct sockaddr_storage mine;
-    socklen_t len = sizeof mine;
-    int rc = getaddrinfo(node, "9", &hints, &to) ? -ENOENT : 0, fd = -1;
-
-    if (rc == 0 && (fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) < 0)
-        rc = -errno;
-    if (rc == 0 && (connect(fd, to->ai_addr, to->ai_addrlen) < 0 || getsockname(fd, (struct sockaddr *)&mine, &len) < 0)) /* nothing is sent */
-        rc = -errno;
-    if (rc == 0 && getnameinfo((struct sockaddr *)&mine, len, out, (socklen_t)size, NULL, 0, NI_NUMERICHOST))
-        rc = -EADDRNOTAVAIL;
-    if (fd >= 0)
-        close(fd);
-    if (to)
-        freeaddrinfo(to);
-    return rc;
-}
-
-/* Services and agents listen on IPv4 alone. */
-static bool is_ipv6_alone(const char *node)
-{
-    struct addrinfo hints = {.ai_family = AF_INET6, .ai_socktype = SOCK_DGRAM}, *to = NULL;
-    bool is = getaddrinfo(node, NULL, &hints, &to) == 0;
-
-    if (to)
-        freeaddrinfo(to);
-    return is;
-}
-
 static int find_here(struct job_alloc *a)
 {
     int64_t self = job_hosts_self(a->nodes, a->nnodes);
     int rc;
 
     a->first = self == 0;
-    rc = address_towards(a->nodes[0], a->here, sizeof a->here);
-    if (rc == -ENOENT && is_ipv6_alone(a->nodes[0]))
-        FP_ERROR("node %s has addresses of IPv6 alone, and fp-job needs one of IPv4", a->nodes[0]);
+    rc = job_address_towards(a->nodes[0], a->here, sizeof a->here);
+    if (rc == -EADDRNOTAVAIL)
+        FP_ERROR("node %s has addresses of one link alone (fe80::), which other nodes can't use", a->nodes[0]);
     else if (rc)
         FP_ERROR("the way to node %s is not known (%s): is its name right?", a->nodes[0], fp_strerror(rc));
     return rc;
 }
 
-static int look_at_hosts(const char *hosts, const char *from, struct job_alloc *a)
+static int take_given(const struct job_options *o, struct job_alloc *a)
 {
-    char why[JOB_HOSTS_WHY_BYTES];
-    int rc = job_hosts_read(hosts, &a->nodes, &a->nnodes, why);
+    int rc = job_hosts_copy(o->host_names, o->nhosts, &a->nodes);
 
+    a->nnodes = rc ? 0 : o->nhosts;
+    name_job(a->job);
+    return rc ? rc : find_here(a);
+}
+
+static int look_at_pbs(const char *path, struct job_alloc *a)
+{
+    char file[PATH_MAX + 2], why[JOB_HOSTS_WHY_BYTES];
+    int rc;
+
+    snprintf(file, sizeof file, "@%s", path);
+    rc = job_hosts_read(file, &a->nodes, &a->nnodes, why);
     if (rc)
-        FP_ERROR("%s: %s", from, why);
+        FP_ERROR("PBS_NODEFILE: %s", why);
     name_job(a->job);
     return rc ? rc : find_here(a);
 }
@@ -132,17 +111,14 @@ static int look_at_hosts(const char *hosts, const char *from, struct job_alloc *
 static int look(const struct job_options *o, struct job_alloc *a)
 {
     const char *pbs = getenv("PBS_NODEFILE");
-    char file[4100];
 
     a->in_slurm = getenv("SLURM_JOB_ID") && getenv("SLURM_JOB_NODELIST");
     if (o->hosts)
-        return look_at_hosts(o->hosts, "--hosts", a);
+        return take_given(o, a);
     if (a->in_slurm)
         return job_slurm_look(a);
-    if (pbs && *pbs) {
-        snprintf(file, sizeof file, "@%s", pbs);
-        return look_at_hosts(file, "PBS_NODEFILE", a);
-    }
+    if (pbs && *pbs)
+        return look_at_pbs(pbs, a);
     FP_ERROR("this is no job of Slurm (SLURM_JOB_ID) or PBS (PBS_NODEFILE): fp-job start and run belong into a batch script, or are told the nodes: --hosts=a,b,c or --hosts=@FILE");
     return -ENOENT;
 }

@@ -13,7 +13,7 @@ struct job_alloc {
     char job[65];
     char **nodes;    /* in the order in which ranks are counted: the first one is where the batch script runs, mostly */
     uint32_t nnodes;
-    char here[256];  /* this machine's name or address, as the nodes know it */
+    char here[256];  /* this machine's name or address, as the nodes know it; one of IPv6 in brackets */
     bool first;      /* this machine is the first node */
     bool in_slurm;   /* a job of Slurm, which is asked for its script and its time */
     const struct job_launcher *launcher;

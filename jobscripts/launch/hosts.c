@@ -1,5 +1,5 @@
 /*
- * Lists of nodes (see hosts.h). Called by fp-job start and run for what --hosts and $PBS_NODEFILE say, and by agents, of which each finds itself.
+ * Lists of nodes (see hosts.h). Called by fp-job for what --hosts and $PBS_NODEFILE say, and by agents, of which each finds itself.
  *
  * Nothing is looked up: 10,000 agents that ask a name server for 10,000 names each were rejected. A node that is given by its address finds that among
  * its own.
@@ -19,8 +19,10 @@
 
 #include "fp/err.h"
 #include "jobscripts/jobdir.h"
+#include "jobscripts/launch/address.h"
 #include "jobscripts/launch/plan.h"
 
+#define BLANKS " \t\r"
 #define FILE_BYTES_MAX (256u << 20) /* a line for each rank */
 
 struct entry {
@@ -69,6 +71,11 @@ static char *read_file(const char *path)
     }
     if (text && f)
         text[n] = '\0';
+    if (text && f && strlen(text) < n) { /* the names behind would be left out without a word */
+        free(text);
+        text = NULL;
+        errno = EINVAL;
+    }
     if (!f) {
         free(text);
         text = NULL;
@@ -78,27 +85,111 @@ static char *read_file(const char *path)
     return text;
 }
 
-/* Ends each name in place. How many, or -EINVAL. file: a name begins a line; else names are between commas. */
-static int64_t split(char *text, bool file, struct entry **out, char *why)
+/* Memory for the addresses of IPv6 in a text, which may be longer as we write them. Each has two colons at least. */
+static char *room_for_six(const char *text)
+{
+    size_t colons = 0;
+
+    for (; *text; text++)
+        colons += *text == ':';
+    return malloc(colons / 2 * JOB_ADDRESS_BYTES + 1);
+}
+
+/* w, as it stands there, is no name of a node. */
+static char *bad(const char *w, const char *what, char *why)
+{
+    snprintf(why, JOB_HOSTS_WHY_BYTES, "'%.150s' %.150s", w, what);
+    return NULL;
+}
+
+/*
+ * ":4" behind a name, as mpirun --host and the hostfiles of MPICH have it, or nothing. Whatever else is there is not passed over, as it may mean something else than
+ * what we make of it. Ports of ssh can't be told from slots: they are not taken.
+ */
+static bool is_slots(const char *colon)
+{
+    size_t digits = *colon == ':' ? strspn(colon + 1, "0123456789") : 0;
+
+    return !*colon || (digits && !colon[1 + digits] && colon[1 + strspn(colon + 1, "0")]);
+}
+
+#define NO_SLOTS "has no number of slots behind its colon: it is n1, or n1:4 as for mpirun --host (a port belongs into ~/.ssh/config)"
+
+/* "[fd00::7]", "[fd00::7]:SLOTS". What begins with a bracket is this and nothing else: ranges have a name before theirs. */
+static char *in_brackets(char *w, char *six, char *why)
+{
+    char *close = strchr(w, ']');
+    const char *what = NULL;
+
+    if (!close || (close[1] && close[1] != ':'))
+        return bad(w, close ? "is no name of a node" : "has no ] behind it: each address of IPv6 has brackets of its own", why);
+    if (!is_slots(close + 1))
+        return bad(w, NO_SLOTS, why);
+    *close = '\0';
+    if (job_address_read(w + 1, six, &what)) {
+        *close = ']';
+        return bad(w, what, why);
+    }
+    return six;
+}
+
+/* "fd00::7", of a file alone: hostfiles of mpirun have them so. Between commas its end could be a number of slots. */
+static char *without_brackets(char *w, bool file, char *six, char *why)
+{
+    char text[JOB_ADDRESS_BYTES + 64];
+    const char *what = NULL;
+
+    if (job_address_read(w, six, &what))
+        return bad(w, what, why);
+    snprintf(text, sizeof text, "is an address of IPv6, which has brackets: %s", six);
+    return file ? six : bad(w, text, why);
+}
+
+/* The name that a word has, in the word or in six. NULL: none. */
+static char *name_of(char *w, bool file, char *six, char *why)
+{
+    if (*w == '[')
+        return in_brackets(w, six, why);
+    if (strchr(w, '['))
+        return bad(w, "is a range, as Slurm writes it, and here each node is named: scontrol show hostnames tells their names", why);
+    if (strchr(w, ':') != strrchr(w, ':'))
+        return without_brackets(w, file, six, why);
+    if (!is_slots(w + strcspn(w, ":")))
+        return bad(w, NO_SLOTS, why);
+    w[strcspn(w, ":")] = '\0';
+    return job_plan_is_node(w) ? w : bad(w, "is no name of a node", why);
+}
+
+/* What is behind the first blank of a line is slots; between commas it would be a node that is left out without a word. */
+static bool has_two(const char *w)
+{
+    w += strcspn(w, BLANKS);
+    return w[strspn(w, BLANKS)];
+}
+
+/* Ends each name in place. How many, or -EINVAL. file: a name begins a line; else names are between commas. six: room_for_six. */
+static int64_t split(char *text, bool file, char *six, struct entry **out, char *why)
 {
     const char *between = file ? "\n" : ",";
     size_t n = 0, room = 0;
-    char *save = NULL;
 
-    for (char *w = strtok_r(text, between, &save); w; w = strtok_r(NULL, between, &save)) {
-        w += strspn(w, " \t\r");
-        w[strcspn(w, " \t\r")] = '\0';
-        if (*w == '#' || !*w)
+    for (char *w; (w = strsep(&text, between));) {
+        w += strspn(w, BLANKS);
+        if (!file && has_two(w)) {
+            (void)bad(w, "is more than one: names are between commas", why);
+            return -EINVAL;
+        }
+        w[strcspn(w, BLANKS)] = '\0';
+        if (file && (*w == '#' || !*w))
             continue;
-        if (*w == '[' || strchr(w, ':') != strrchr(w, ':')) {
-            snprintf(why, JOB_HOSTS_WHY_BYTES, "'%.200s' is an address of IPv6: nodes are called by their names, or by addresses of IPv4", w);
+        if (!*w) { /* of a variable that has no value, maybe: what was meant is not ours to say */
+            snprintf(why, JOB_HOSTS_WHY_BYTES, "there is no name %s comma: a,b,c", text ? "before a" : "behind the last");
             return -EINVAL;
         }
-        w[strcspn(w, ":")] = '\0';
-        if (!job_plan_is_node(w)) {
-            snprintf(why, JOB_HOSTS_WHY_BYTES, "'%.200s' is no name of a node", w);
+        w = name_of(w, file, six, why);
+        if (!w)
             return -EINVAL;
-        }
+        six += w == six ? JOB_ADDRESS_BYTES : 0;
         if (n && strcmp((*out)[n - 1].name, w) == 0)
             continue; /* the next slot of the same node */
         if (n == room) {
@@ -163,25 +254,34 @@ static int copy(const struct entry *list, size_t n, char ***nodes, uint32_t *cou
     return *nodes ? 0 : -ENOMEM;
 }
 
+static void say_unread(const char *text, int rc, char *why)
+{
+    if (strcmp(text, "@") == 0)
+        snprintf(why, JOB_HOSTS_WHY_BYTES, "there is no file behind the @");
+    else
+        snprintf(why, JOB_HOSTS_WHY_BYTES, "%.200s: %s", *text == '@' ? text + 1 : text, rc == -EINVAL ? "it is no text" : fp_strerror(rc));
+}
+
 int job_hosts_read(const char *text, char ***nodes, uint32_t *n, char why[JOB_HOSTS_WHY_BYTES])
 {
     bool file = text[0] == '@';
-    char *all = file ? read_file(text + 1) : strdup(text);
+    char *all = file ? read_file(text + 1) : strdup(text), *six = all ? room_for_six(all) : NULL;
     struct entry *list = NULL;
     int64_t found;
     int rc;
 
     *nodes = NULL;
     *n = 0;
-    if (!all) {
-        rc = errno ? -errno : -ENOMEM;
-        snprintf(why, JOB_HOSTS_WHY_BYTES, "%.200s: %s", file ? text + 1 : text, fp_strerror(rc));
+    if (!six) {
+        rc = !all && errno ? -errno : -ENOMEM;
+        free(all);
+        say_unread(text, rc, why);
         return rc;
     }
-    found = split(all, file, &list, why);
+    found = *all ? split(all, file, six, &list, why) : 0;
     rc = found < 0 ? (int)found : found == 0 ? -ENOENT : 0;
     if (rc == -ENOENT)
-        snprintf(why, JOB_HOSTS_WHY_BYTES, "%.200s: there is no name of a node", text);
+        snprintf(why, JOB_HOSTS_WHY_BYTES, "%.200s%sthere is no name of a node", text, *text ? ": " : "");
     found = rc ? 0 : (int64_t)once(list, (size_t)found);
     rc = rc ? rc : different(list, (size_t)found, why);
     if (found > JOB_NODES_MAX) {
@@ -190,6 +290,7 @@ int job_hosts_read(const char *text, char ***nodes, uint32_t *n, char why[JOB_HO
     }
     rc = rc ? rc : copy(list, (size_t)found, nodes, n);
     free(list);
+    free(six);
     free(all);
     return rc;
 }
@@ -226,6 +327,17 @@ char **job_hosts_load(const char *dir, uint32_t n)
     return NULL;
 }
 
+int job_hosts_copy(char *const *from, uint32_t n, char ***nodes)
+{
+    *nodes = calloc(n, sizeof **nodes);
+    for (uint32_t i = 0; *nodes && i < n; i++)
+        if (!((*nodes)[i] = strdup(from[i]))) {
+            job_hosts_free(*nodes, i);
+            *nodes = NULL;
+        }
+    return *nodes ? 0 : -ENOMEM;
+}
+
 void job_hosts_free(char **nodes, uint32_t n)
 {
     for (uint32_t i = 0; nodes && i < n; i++)
@@ -237,7 +349,7 @@ void job_hosts_free(char **nodes, uint32_t n)
 
 static bool is_address(const char *name)
 {
-    return !name[strspn(name, "0123456789.")];
+    return name[0] == '[' || !name[strspn(name, "0123456789.")];
 }
 
 int job_hosts_same(const char *a, const char *b)
@@ -249,6 +361,15 @@ int job_hosts_same(const char *a, const char *b)
     return !is_address(a) && !is_address(b) && (!a[x] || !b[y]) && x == y && strncasecmp(a, b, x) == 0;
 }
 
+static bool has_address(const struct sockaddr *of, const char *node)
+{
+    const void *v4 = &((const struct sockaddr_in *)(const void *)of)->sin_addr, *v6 = &((const struct sockaddr_in6 *)(const void *)of)->sin6_addr;
+    char text[INET6_ADDRSTRLEN], bare[JOB_ADDRESS_BYTES];
+    bool can = of->sa_family == AF_INET || of->sa_family == AF_INET6;
+
+    return can && inet_ntop(of->sa_family, of->sa_family == AF_INET ? v4 : v6, text, sizeof text) && strcmp(text, job_address_bare(node, bare)) == 0;
+}
+
 static int64_t by_address(char *const *nodes, uint32_t n)
 {
     struct ifaddrs *all = NULL;
@@ -257,13 +378,9 @@ static int64_t by_address(char *const *nodes, uint32_t n)
     if (getifaddrs(&all) < 0)
         return -ENOENT;
     for (uint32_t i = 0; i < n && found < 0; i++)
-        for (const struct ifaddrs *a = is_address(nodes[i]) ? all : NULL; a && found < 0; a = a->ifa_next) {
-            char text[INET_ADDRSTRLEN];
-
-            if (a->ifa_addr && a->ifa_addr->sa_family == AF_INET &&
-                inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)a->ifa_addr)->sin_addr, text, sizeof text) && strcmp(text, nodes[i]) == 0)
+        for (const struct ifaddrs *a = is_address(nodes[i]) ? all : NULL; a && found < 0; a = a->ifa_next)
+            if (a->ifa_addr && has_address(a->ifa_addr, nodes[i]))
                 found = i;
-        }
     freeifaddrs(all);
     return found;
 }

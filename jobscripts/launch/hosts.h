@@ -9,8 +9,10 @@
 
 /*
  * "a,b,c", or "@FILE" with a name at the beginning of each line, as $PBS_NODEFILE has them. What follows a name in its line, and ":SLOTS" behind it, is passed
- * over, and so is a name that was there before: each node has one agent, whatever ranks it takes. *nodes: the caller frees each and the list. 0; -ENOENT: the
- * file, or any name in it; -EINVAL: no name of a node, or two names of one, with a domain and without; -E2BIG; -ENOMEM; why then has a line.
+ * over, and so is a name that was there before: each node has one agent, whatever ranks it takes. SLOTS are a number of 1 or more, as mpirun --host has them.
+ * Between commas there is a name; lines of a file may be empty, or begin with #. An address of IPv6 is in brackets, "[fd00::7]"; in a file it may be without.
+ * *nodes: the caller frees each and the list; addresses are as address.h says. 0; -ENOENT: the file, or any name in it; -EINVAL: no name of a node, as a range
+ * of Slurm's is not, or two names of one, with a domain and without, or the file is no text; -E2BIG; -ENOMEM; why then has a line.
  */
 int job_hosts_read(const char *text, char ***nodes, uint32_t *n, char why[JOB_HOSTS_WHY_BYTES]);
 
@@ -18,6 +20,7 @@ int job_hosts_read(const char *text, char ***nodes, uint32_t *n, char why[JOB_HO
 int job_hosts_write(const char *dir, char *const *nodes, uint32_t n);
 /* The n names of that file; NULL: it is not there, or has others. */
 char **job_hosts_load(const char *dir, uint32_t n);
+int job_hosts_copy(char *const *from, uint32_t n, char ***nodes); /* 0 or -ENOMEM, and *nodes is NULL */
 void job_hosts_free(char **nodes, uint32_t n); /* also NULL */
 
 /*

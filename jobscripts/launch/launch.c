@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fp/addr.h"
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/key.h"
@@ -584,16 +585,17 @@ static int stay(struct starter *s)
 
 static int prepare(struct starter *s)
 {
-    char path[PATH_MAX], why[FP_KEY_WHY_MAX];
+    char path[PATH_MAX], why[FP_KEY_WHY_MAX], addr[FP_ADDR_BUF];
     struct fp_rpc_opts o = {0};
     int rc = job_dir_file(path, s->l->dir, "key");
 
+    snprintf(addr, sizeof addr, "%s:0", fp_addr_any());
     (void)unlink(path);
     rc = rc ? rc : fp_key_generate(&s->key);
     rc = rc ? rc : fp_key_write(s->key, path, why);
     o.key = s->key;
     rc = rc ? rc : fp_rpc_new(&s->loop, &o, &s->rpc);
-    rc = rc ? rc : fp_rpc_listen(s->rpc, "0.0.0.0:0", &of_root, s, &s->listener);
+    rc = rc ? rc : fp_rpc_listen(s->rpc, addr, &of_root, s, &s->listener);
     rc = rc ? rc : job_states_init(&s->states, s->l->alloc->nnodes);
     if (rc == 0 && !(s->plan = make_plan(s)))
         rc = -ENOMEM;

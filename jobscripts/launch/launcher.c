@@ -4,6 +4,7 @@
  * srun: a step of the job, kept and ended by Slurm, with the standard input for all.
  * mpirun: the same by Open MPI, through whatever it starts its own daemons with (ssh, or PBS by tm), and with variables (plan_env.c). Its daemons kill by
  *   process group when any of them is lost, so agents leave the group (fp-job node --front), and the tree alone decides when they end.
+ *   Names of nodes must be such, or addresses of IPv4: Open MPI 4 refuses those of IPv6 when it is on its way already, and leaves files.
  * ssh: for the root alone, which starts those below it, and so on: nobody starts more than JOB_FANOUT, whatever the number of nodes.
  *
  * A common way by ssh for all batch systems was rejected: many sites do not let users in by ssh, and processes that came so are in no control group of the job.
@@ -21,6 +22,7 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "jobscripts/jobdir.h"
+#include "jobscripts/launch/address.h"
 #include "jobscripts/launch/plan.h"
 
 #define VERSION_MS 10000u
@@ -92,14 +94,15 @@ int job_launcher_ssh(const char *host, uint32_t rank, const char *self, struct j
 {
     static const char *const words[] = {"ssh", "-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ClearAllForwardings=yes",
                                         "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3", NULL}; /* of a node without power it would hear for ever nothing, also when the job is over */
-    char quoted[PATH_MAX];
+    char quoted[PATH_MAX], bare[JOB_ADDRESS_BYTES];
+    int rc;
 
     memset(w, 0, sizeof *w);
     if (fp_shell_word(self, quoted, sizeof quoted))
         return -ENAMETOOLONG;
     add_all(w, words);
-    add(w, host);
-    return add_made(w, "%s node --rank=%u", quoted, rank);
+    rc = add_made(w, "%s", job_address_bare(host, bare));
+    return rc ? rc : add_made(w, "%s node --rank=%u", quoted, rank);
 }
 
 static int by_ssh(const struct job_alloc *a, const char *dir, const char *self, struct job_words *w)
@@ -180,6 +183,14 @@ static bool installed(const char *program)
     return false;
 }
 
+static const char *first_six(const struct job_alloc *a)
+{
+    for (uint32_t i = 0; i < a->nnodes; i++)
+        if (job_address_is_six(a->nodes[i]))
+            return a->nodes[i];
+    return NULL;
+}
+
 int job_launcher_choose(const struct job_options *o, struct job_alloc *a)
 {
     static const char *const names[] = {NULL, "srun", "ssh", "mpirun"}; /* launchers of main.c, without auto */
@@ -198,6 +209,10 @@ int job_launcher_choose(const struct job_options *o, struct job_alloc *a)
     }
     if (a->launcher->variables && a->in_slurm) { /* its daemons would be a step of srun, that others then wait for */
         FP_ERROR("--launcher=mpirun is not for jobs of Slurm, where mpirun calls srun: leave it out, or take ssh");
+        return -EINVAL;
+    }
+    if (a->launcher->variables && first_six(a)) {
+        FP_ERROR("mpirun takes no addresses of IPv6 for nodes, as %s is: name them, or take --launcher=ssh", first_six(a));
         return -EINVAL;
     }
     if (a->launcher->kept && (o->hosts || !a->in_slurm)) {

@@ -8,6 +8,7 @@
 
 #include "fp/uuid.h"
 #include "jobscripts/jobdir.h"
+#include "jobscripts/launch/address.h"
 
 #define PORT_FIRST 20000u
 #define PORT_RANGE 12000u /* below 32768, where Linux begins to give ports by itself */
@@ -61,7 +62,7 @@ static bool is_name(const char *s, size_t max)
 
 bool job_plan_is_node(const char *name)
 {
-    return is_name(name, JOB_NODE_NAME_MAX);
+    return is_name(name, JOB_NODE_NAME_MAX) || job_address_is_six(name);
 }
 
 static int take_nodes(const json_t *list, struct job_plan *p)

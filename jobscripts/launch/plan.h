@@ -47,7 +47,7 @@ int job_plan_to_environment(const char *text);
 /* The text that is in them, which are wiped. NULL: there is none, or no memory. */
 char *job_plan_from_environment(void);
 
-/* May it be the name of a node? */
+/* May it be the name of a node? An address of IPv6 as in address.h, too. */
 bool job_plan_is_node(const char *name);
 
 /* The first of JOB_PORTS where the agents of a job may listen, apart from where systems give ports by themselves: another one at each call, so agents have it from the plan. */

@@ -20,6 +20,7 @@
 #include "fp/limited.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/script/auxcheck.h"
+#include "jobscripts/script/convertcheck.h"
 #include "jobscripts/script/drainwords.h"
 #include "jobscripts/script/paths.h"
 #include "jobscripts/script/sources.h"
@@ -389,6 +390,7 @@ void job_check(const struct job_declared *d, const struct job_site *site, struct
     check_cores(d, site, f);
     check_tasks(d, site, f);
     check_drain(d, site, f);
+    job_check_convert(d, site, f);
     check_stage_in(d, site, f);
     check_stage_out(d, site, f);
     job_targets_check(d, site, f);

@@ -45,6 +45,7 @@ static const struct fp_opt store_words[] = {
     FP_OPT_STRING(struct job_store, backend, "backend", "dir", "Where chunks lie: dir, in files below ssd=; memory; or on an emulated device, such as emulated:x25e.",
                   .check = check_backend, .arg = "KIND"),
     FP_OPT_SIZE(struct job_store, pool_bytes, "pool", "512MiB", FP_MIB(16), FP_TIB(4), "Memory for chunks on each node."),
+    FP_OPT_CLOSE(struct job_store, close),
     FP_OPT_SIZE(struct job_store, chunk_size_bytes, "chunk-size", NULL, FP_KIB(64), FP_MIB(16), "Chunk size of new files, a power of two.", .check = check_chunk_size),
     FP_OPT_INT(struct job_store, stripe, "stripe", "0", 0, 64, "Over how many nodes the chunks of a new file are spread. 0: the manager's default."),
     FP_OPT_STRING(struct job_store, persistent, "persistent", NULL, "What is in the store outlives the job, and your next job that gives this name finds it, on the same nodes (more may be added). No program runs between jobs.",
@@ -338,12 +339,17 @@ void job_declared_make(struct job_script *script, struct job_declared *out, stru
         take(out, &out->script.lines[i], f);
 }
 
-const struct job_auxapp *job_declared_drain(const struct job_declared *d)
+const struct job_auxapp *job_declared_auxapp(const struct job_declared *d, const char *name)
 {
     for (size_t i = 0; i < d->nauxapps; i++)
-        if (strcmp(d->auxapps[i].name, "drain") == 0)
+        if (strcmp(d->auxapps[i].name, name) == 0)
             return &d->auxapps[i];
     return NULL;
+}
+
+const struct job_auxapp *job_declared_drain(const struct job_declared *d)
+{
+    return job_declared_auxapp(d, "drain");
 }
 
 static void stages_free(struct job_stage *list, size_t n)

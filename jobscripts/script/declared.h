@@ -29,6 +29,7 @@ struct job_store {
     uint64_t pool_bytes;  /* memory for chunks of each mount */
     uint64_t chunk_size_bytes; /* 0: the manager's default */
     int64_t stripe;       /* 0: the manager's default */
+    int close;            /* what close(2) waits for, of fp_close_names; fp-mount is told only if the script says it */
     int on_failure;       /* enum job_failure */
     bool required;        /* without it the application does not run */
     uint64_t ready_ms;    /* within which all nodes are up */
@@ -85,6 +86,8 @@ void job_declared_fini(struct job_declared *d);
 
 /* What is wrong with the name of a store; NULL: nothing. */
 const char *job_store_name_why(const char *text);
+/* #FP auxapp of this name, the first; NULL: there is none. */
+const struct job_auxapp *job_declared_auxapp(const struct job_declared *d, const char *name);
 /* #FP auxapp drain; NULL: there is none. */
 const struct job_auxapp *job_declared_drain(const struct job_declared *d);
 

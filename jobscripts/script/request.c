@@ -69,7 +69,7 @@ static void ask_slurm(struct job_request *r)
 
 static void look_at_nodes(const struct job_options *o, struct job_request *r)
 {
-    r->nodes = o->nodes ? (uint32_t)o->nodes : r->sbatch.nodes;
+    r->nodes = o->nhosts ? o->nhosts : o->nodes ? (uint32_t)o->nodes : r->sbatch.nodes;
     if (o->node_cores) {
         r->least_cores = r->least_cpus = r->most_cpus = (uint32_t)o->node_cores; /* with one hardware thread each, as explain shows them */
         r->types[r->ntypes++] = (struct job_nodetype){.sockets = 1, .cores = r->least_cores, .threads = 1, .nodes = r->nodes};
