@@ -95,10 +95,10 @@ BUILD_GOALS := $(filter-out help deps deps-build clean style format,$(or $(MAKEC
 ifneq ($(BUILD_GOALS),)
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS_all) 2>/dev/null || \
                       $(PKG_CONFIG) --cflags $(PKGS_common) sqlite3 2>/dev/null)
-pkg_libs    = $(shell $(PKG_CONFIG) --libs $(filter-out fuse3,$(1)) 2>/dev/null) \
+pkg_libs    = $(shell $(PKG_CONFIG) --libs $(filter-out fuse3,$(1)) 2>/dev/null) $(if $(filter hdf5-openmpi,$(1)),-lhdf5_hl) \
               $(if $(filter fuse3,$(1)),$(shell $(PKG_CONFIG) $(FUSE_STATIC) --libs fuse3 2>/dev/null))
 ifneq ($(shell $(PKG_CONFIG) --exists '$(PKGS_common) sqlite3 fuse3 >= $(FUSE_MIN)' 2>/dev/null && echo ok),ok)
-ifeq ($(filter check quickstart bench asan tsan,$(BUILD_GOALS)),)
+ifeq ($(filter check quickstart quickstart-convert bench asan tsan,$(BUILD_GOALS)),)
 $(warning libraries are missing or libfuse is older than $(FUSE_MIN): run "make deps" first)
 endif
 endif
@@ -115,6 +115,8 @@ TESTS_UNIT :=
 TESTS_SIM  :=
 TESTS_FUZZ :=
 APPS  :=
+# Packages of libraries that only some programs link, and tests of these.
+PKGS_tests :=
 
 .DEFAULT_GOAL := all
 
@@ -142,7 +144,7 @@ LIB_OBJ  := $(foreach l,$(LIBS),$(call obj_of,$(call lib_src,$(l))))
 MAIN_OBJ := $(foreach p,$(HAVE),$(call obj_of,$($(p)_MAIN)))
 DEP_FILES = $(patsubst %.o,%.d,$(LIB_OBJ) $(MAIN_OBJ) $(PROTO_O) $(TEST_OBJ))
 
-.PHONY: all help deps deps-build check check-unit check-sim sim-night sim-scale check-sim-mutants check-fuzz fuzz fuzz-tests check-e2e check-fault asan tsan bench quickstart \
+.PHONY: all help deps deps-build check check-unit check-sim sim-night sim-scale check-sim-mutants check-fuzz fuzz fuzz-tests check-e2e check-fault asan tsan bench quickstart quickstart-convert \
         format style install uninstall clean apps unit-tests sim-tests fault-bins FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -194,7 +196,7 @@ $(foreach p,$(HAVE),$(eval $(call prog_rule,$(p))))
 # Every C test links all libraries, what it needs of the helpers beside it, and cmocka.
 define test_rule
 $(O)/tests/$(1): $(O)/obj/tests/$(1).o $(2) $(call lib_a,$(LIBS))
-	$$(call say,LINK,$$@)$$(call link,$(PKGS_all) cmocka)
+	$$(call say,LINK,$$@)$$(call link,$(PKGS_all) $(PKGS_tests) cmocka)
 endef
 UNIT_HELP := $(call obj_of,$(filter-out $(TESTS_UNIT),$(wildcard tests/unit/*.c)))
 SIM_HELP  := $(call obj_of,$(filter-out $(TESTS_SIM),$(wildcard tests/sim/*.c)))
@@ -266,8 +268,8 @@ fuzz:
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_JOBS=$(FUZZ_JOBS) tests/fuzz/run.sh $(B)/fuzz $(if $(T),$(T),$(patsubst tests/fuzz/fuzz_%.c,%,$(TESTS_FUZZ)))
 
 # PYTEST_ARGS is passed on: make check-e2e PYTEST_ARGS='-k rename -x'. TEST_JOBS tests run at a time: each has daemons, mounts and nodes of its own,
-# and waits more than it computes.
-TEST_JOBS ?= $(JOBS)
+# and waits more than it computes, except with a sanitizer.
+TEST_JOBS ?= $(if $(SAN)$(filter asan tsan,$(MAKECMDGOALS)),$(JOBS),$(shell expr 2 "*" $(JOBS)))
 PYTEST_ARGS ?=
 pytest = FP_BIN=$(abspath $(1)) FP_APPS=$(abspath $(B)/apps) FP_BUILD=$(abspath $(B)) FP_DEPS=$(abspath $(DEPS)) FP_TEST_JOBS=$(TEST_JOBS) \
          tests/run-pytest.sh $(PYTHON)
@@ -307,6 +309,11 @@ quickstart:
 	+@$(SUB) $(J) all
 	@FP_BIN=$(abspath $(B)/bin) FP_APPS=$(abspath $(B)/apps) FP_BUILD=$(abspath $(B)) tools/quickstart.sh
 
+quickstart-convert:
+	+@$(SUB) deps-build
+	+@$(SUB) $(J) all
+	@FP_BIN=$(abspath $(B)/bin) FP_APPS=$(abspath $(B)/apps) FP_BUILD=$(abspath $(B)) tools/quickstart-convert.sh
+
 bench:
 	+@$(SUB) deps-build
 	+@$(SUB) $(J) all
@@ -343,6 +350,7 @@ clean:
 help:
 	@printf '%s\n' \
 	  'make quickstart   set up, build, run an MPI job with checkpoints on a store of 4 benefactors' \
+	  'make quickstart-convert  the same of raw dumps that become HDF5 files while the job goes on' \
 	  'make check        set up, build, style, unit, sim, end-to-end and fault tests' \
 	  'make all          build (make deps first); V=1 shows commands, WERROR=1 makes warnings errors' \
 	  'make deps         packages by apt (root or sudo), libfuse where the system has an old one, and' \

@@ -34,6 +34,8 @@ pc       jansson                       libjansson-dev
 pc       hwloc                         libhwloc-dev
 pc       libzstd                       libzstd-dev
 pc       liblz4                        liblz4-dev
+pc       yaml-0.1                      libyaml-dev
+pc       zlib                          zlib1g-dev
 pc       cmocka                        libcmocka-dev
 cmd      sqlite3                       sqlite3
 cmd      openssl                       openssl
@@ -80,6 +82,8 @@ cmd      munged                        munge
 cmd      sshd                          openssh-server
 cmd      ssh-keygen                    openssh-client
 cmd      systemd-analyze               systemd
+python   pip                           python3-pip
+python   netCDF4                       python3-netcdf4
 '
 
 # Wanted only where libfuse has to be built.
@@ -156,6 +160,19 @@ install_pjdfstest() {
         return 0
     fi
     DEPS=$DEPS tools/pjdfstest.sh || true
+}
+
+# ADIOS2, of which Debian 12 has no package: PyPI's has the C library that fp-convert loads. Tests of from=adios alone.
+ADIOS2_PY=2.12.1.1001
+install_adios2() {
+    local to=$DEPS/adios2
+    if [ -d "$to/adios2" ] || have python adios2; then return 0; fi
+    say "installing adios2 $ADIOS2_PY from PyPI"
+    mkdir -p "$DEPS/log"
+    /usr/bin/python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --only-binary :all: --target "$to.new" \
+        "adios2==$ADIOS2_PY" >"$DEPS/log/adios2.log" 2>&1 </dev/null && rm -rf "$to" && mv "$to.new" "$to" && return 0
+    rm -rf "$to.new"
+    say "adios2 is not installed: its log is in $DEPS/log/adios2.log"
 }
 
 install_tests() {
@@ -259,6 +276,7 @@ main() {
     if [ "${1:-}" = tests ]; then
         install_tests
         install_pjdfstest
+        install_adios2
     fi
     say "all there (libfuse $(PKG_CONFIG_PATH=$DEPS/libfuse/lib/pkgconfig pkg-config --modversion fuse3))"
 }

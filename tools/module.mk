@@ -35,6 +35,11 @@ FPIOR_FLAGS = -I $(shell $(PKG_CONFIG) --variable=libdir netcdf-mpi)/netcdf/mpi/
 $(B)/apps/fpior: $(wildcard tools/fpior/*.c) tools/fpior/fpior.h
 	$(call say,MPICC,$@)mkdir -p $(@D) && $(MPICC) -std=gnu11 -O2 -g -ffile-prefix-map=$(CURDIR)=. -D_GNU_SOURCE= -DFP_VERSION='"$(VERSION)"' $(WARN) -o $@ $(filter %.c,$^) $(FPIOR_FLAGS) -lm
 
+# What fp-convert is measured beside: a plain HDF5 program.
+APPS += $(B)/apps/convplain
+$(B)/apps/convplain: tools/bench/convplain.c
+	$(call say,MPICC,$@)mkdir -p $(@D) && $(MPICC) -std=gnu11 -O2 -g -D_GNU_SOURCE= $(WARN) -o $@ $< $(shell $(PKG_CONFIG) --cflags --libs hdf5-openmpi)
+
 # A directory on a device of known speed: the parallel file system of tests, benchmarks, and of users who have none.
 LIBS  += slowfs
 PROGS += fp-slowfs
@@ -58,3 +63,22 @@ install-units:
 uninstall: uninstall-units
 uninstall-units:
 	rm -f $(UNITS:%=$(UNIT_INST)/%)
+
+# What applications link to write process-group streams: a library of C, a module of Fortran, a module of Python.
+LIBS += fpdump
+fpdump_DIRS := tools/fpdump
+$(O)/obj/tools/fpdump/%.o: PKG_CFLAGS += -fPIC
+FPDUMP_INST = $(DESTDIR)$(PREFIX)
+
+install: install-fpdump
+.PHONY: install-fpdump uninstall-fpdump
+install-fpdump: $(O)/lib/libfpdump.a
+	install -d $(FPDUMP_INST)/lib $(FPDUMP_INST)/include $(FPDUMP_INST)/share/fpstore/fpdump
+	install -m 644 $(O)/lib/libfpdump.a $(FPDUMP_INST)/lib
+	install -m 644 tools/fpdump/fpdump.h $(FPDUMP_INST)/include
+	install -m 644 tools/fpdump/fpdump.f90 tools/fpdump/fpdump.py $(FPDUMP_INST)/share/fpstore/fpdump
+
+uninstall: uninstall-fpdump
+uninstall-fpdump:
+	rm -f $(FPDUMP_INST)/lib/libfpdump.a $(FPDUMP_INST)/include/fpdump.h
+	rm -rf $(FPDUMP_INST)/share/fpstore/fpdump

@@ -31,28 +31,13 @@ limit_s=240 # for what hangs: a run takes 10 s, on a machine with a load of 20 m
 work=$build/quickstart # everything of ours is in here
 store=$work/store native=$work/native logs=$work/log
 mnt=${FP_MOUNT:-}
-job='' victims=() segments=() log='' store_at=() scratch='' step_number=0 start_s=$SECONDS
+job='' victims=() segments=() log='' store_at=() scratch='' start_s=$SECONDS
 
 # --- telling and failing ------------------------------------------------------
 
-step() {
-    step_number=$((step_number + 1))
-    printf '[%d/8] %s\n' "$step_number" "$*"
-}
-
-say() { printf '      %s\n' "$*"; }
-indent() { sed -u 's/^/      /'; }
+quickstart=quickstart step_count=8
+. tools/quickstart-tell.sh
 log_of() { echo "$logs/${1// /-}.log"; }
-
-# fail TEXT [LOG]
-fail() {
-    printf 'quickstart: FAILED: %s\n' "$1" >&2
-    if [ -s "${2:-}" ]; then
-        tail -n 25 "$2" | sed 's/^/    | /' >&2
-        echo "    all of it: $2" >&2
-    fi
-    exit 1
-}
 
 # bounded WHAT LIMIT_S COMMAND...: what it prints goes to the log of that name.
 bounded() {
@@ -63,14 +48,6 @@ bounded() {
     0) ;;
     124 | 137) fail "$what: no end within $limit_s s" "$(log_of "$what")" ;;
     *) fail "$what: exit $rc" "$(log_of "$what")" ;;
-    esac
-}
-
-# A path as one would type it here.
-short() {
-    case $1 in
-    "$PWD"/*) echo "${1#"$PWD"/}" ;;
-    *) echo "$1" ;;
     esac
 }
 

@@ -24,6 +24,8 @@ sys.dont_write_bytecode = True
 
 import cases  # noqa: E402
 import cases_aux  # noqa: E402,F401  (adds to cases.CASES)
+import cases_convert  # noqa: E402,F401  (too)
+import cases_convertapp  # noqa: E402,F401  (too)
 import cases_device  # noqa: E402,F401  (too)
 import cases_drain  # noqa: E402,F401  (too)
 import cases_job  # noqa: E402,F401  (too)
@@ -108,6 +110,8 @@ def goal_text(goal):
     kind, bound = goal
     if kind == "ratio":
         return f">= x{bound:g}"
+    if kind == "share":
+        return f"<= x{bound:g}"
     return f"{'>=' if kind == 'least' else '<='} {bound:,g}"
 
 

@@ -2,7 +2,7 @@
  * The I/O of the benchmarks: an ordinary program that knows nothing of fpstore, so that what it does to a mount and to the
  * native file system is the same.
  *
- *     iobench write|read --path P --size BYTES [--block 1048576] [--jobs 1] [--shared] [--direct] [--fsync] [--verify]
+ *     iobench write|read --path P --size BYTES [--block 1048576] [--jobs 1] [--shared] [--direct] [--fsync] [--verify] [--odd BYTES]
  *     iobench create|stat|unlink --path DIR --count N [--jobs 1] [--shift K]
  *
  * Called by tools/bench/bench.py; prints one JSON object. Processes, not threads, as MPI ranks are: each prepares what it
@@ -11,7 +11,8 @@
  * waiting is. Job j has the file P.j; with --shared all have P, and block i of job j is block i * jobs + j of the file.
  *
  * Each 4 KiB of data starts with a stamp made of its offset and the file; --verify looks at all of them. So a
- * wrong block is found at the price of one cache line per page, the same on both sides of a comparison.
+ * wrong block is found at the price of one cache line per page, the same on both sides of a comparison. With --odd the memory begins so many
+ * bytes behind a page, as what malloc gives does (16).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +38,7 @@ struct config {
     uint64_t size_bytes; /* of each job */
     uint64_t block_bytes;
     uint64_t count; /* names of each job */
-    unsigned jobs, shift, limit_s;
+    unsigned jobs, shift, limit_s, odd_bytes;
     bool shared, direct, fsync, verify;
 };
 
@@ -214,8 +215,9 @@ static int prepare(struct job *j, const struct work *w)
     else
         snprintf(j->path, sizeof j->path, "%s.%u", c->path, j->index);
     if (w->data) {
-        if (posix_memalign((void **)&j->buf, 2u << 20, c->block_bytes) != 0)
+        if (posix_memalign((void **)&j->buf, 2u << 20, c->block_bytes + c->odd_bytes) != 0)
             return failed(j, "memory");
+        j->buf += c->odd_bytes; /* never freed */
         for (uint64_t i = 0; i < c->block_bytes / sizeof x; i++) {
             x ^= x << 13, x ^= x >> 7, x ^= x << 17;
             memcpy(j->buf + i * sizeof x, &x, sizeof x);
@@ -322,7 +324,8 @@ static void parse(struct config *c, int argc, char **argv)
     static const struct option options[] = {
         {"path", 1, NULL, 'p'},   {"size", 1, NULL, 's'},   {"block", 1, NULL, 'b'},  {"jobs", 1, NULL, 'j'},
         {"count", 1, NULL, 'n'},  {"shift", 1, NULL, 'k'},  {"limit", 1, NULL, 'l'},  {"shared", 0, NULL, 'S'},
-        {"direct", 0, NULL, 'D'}, {"fsync", 0, NULL, 'F'},  {"verify", 0, NULL, 'V'}, {NULL, 0, NULL, 0},
+        {"direct", 0, NULL, 'D'}, {"fsync", 0, NULL, 'F'},  {"verify", 0, NULL, 'V'}, {"odd", 1, NULL, 'o'},
+        {NULL, 0, NULL, 0},
     };
     int o;
     while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -334,6 +337,7 @@ static void parse(struct config *c, int argc, char **argv)
         case 'n': c->count = number(optarg); break;
         case 'k': c->shift = (unsigned)number(optarg); break;
         case 'l': c->limit_s = (unsigned)number(optarg); break;
+        case 'o': c->odd_bytes = (unsigned)number(optarg); break;
         case 'S': c->shared = true; break;
         case 'D': c->direct = true; break;
         case 'F': c->fsync = true; break;

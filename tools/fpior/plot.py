@@ -57,7 +57,7 @@ def line(p, name, points, colour):
     places = " ".join(f"{p.x(x):.1f},{p.y(y):.1f}" for x, y in points)
     yield f'<g class="line" data-line="{escape(name)}"><polyline points="{places}" fill="none" stroke="{colour}" stroke-width="2"/>'
     for x, y in points:
-        yield (f'<circle cx="{p.x(x):.1f}" cy="{p.y(y):.1f}" r="4" fill="{colour}" data-x="{x}" data-y="{y:.1f}">'
+        yield (f'<circle cx="{p.x(x):.1f}" cy="{p.y(y):.1f}" r="4" fill="{colour}" data-x="{x}" data-y="{y:.6g}">'
                f"<title>{escape(name)}, {text(x)}: {y:.1f}</title></circle>")
     yield "</g>"
 

@@ -5,6 +5,7 @@
  * grid.c         decomposition, halo exchange, the stencil, check-sums
  * h5file.c       one HDF5 file: writing it, reading boxes out of it
  * checkpoint.c   a checkpoint: temporary name, sync, rename; finding one to restart from
+ * dump.c         raw arrays of the ranks, for somebody else to convert; and their schema
  * main.c         the run and its report
  *
  * Functions that are "collective" are called by all ranks with the same arguments.
@@ -28,6 +29,8 @@ struct options {
     int n[3]; /* cells; n[2] is contiguous in memory and in files */
     int steps;
     int every; /* checkpoint every so many steps; 0 = never */
+    int dump_every; /* raw dump every so many steps; 0 = never */
+    bool schema;    /* print what the dumps are, and end */
     int keep;  /* complete checkpoints to keep; 0 = all */
     char dir[PATH_BYTES - 256];
     char final[PATH_BYTES];        /* "" = none */
@@ -156,5 +159,12 @@ void checkpoint_verify(const struct options *o, struct grid *g, int step, struct
  * *step = 0 with 0 returned: there is none (and none was named).
  */
 int checkpoint_restart(const struct options *o, struct grid *g, int *step, struct io_stats *st);
+
+/* --- dump.c --- */
+
+/* Collective: DIR/dump_STEP/rank_R.raw of each rank, not synced. A failure of any rank ends the job. */
+void dump_write(const struct options *o, const struct grid *g, int step, struct io_stats *st);
+/* One rank: the schema of these dumps on stdout. */
+void dump_schema(const struct options *o, const struct grid *g);
 
 #endif

@@ -14,7 +14,7 @@
 struct run {
     int first_step;
     double compute_s;
-    struct io_stats wrote, read, verified;
+    struct io_stats wrote, read, verified, dumped;
 };
 
 static void report_io(const char *what, const struct io_stats *st)
@@ -33,6 +33,7 @@ static void report(const struct options *o, const struct grid *g, const struct r
     report_io("checkpoints", &r->wrote);
     report_io("restart", &r->read);
     report_io("read back", &r->verified);
+    report_io("dumps", &r->dumped);
     printf("heat3d: compute: seconds=%.3f steps=%d\n", r->compute_s, o->steps - r->first_step);
     printf("heat3d: final: step=%d grid=%dx%dx%d ranks=%d sum=%016llx\n", o->steps, g->n[0], g->n[1], g->n[2],
            g->ranks, (unsigned long long)sum);
@@ -70,6 +71,8 @@ static void compute(const struct options *o, struct grid *g, struct run *r)
         double t0 = MPI_Wtime();
         grid_step(g);
         mine += MPI_Wtime() - t0;
+        if (o->dump_every && step % o->dump_every == 0)
+            dump_write(o, g, step, &r->dumped);
         if (o->every == 0 || step % o->every)
             continue;
         checkpoint_write(o, g, step, &r->wrote);
@@ -95,6 +98,11 @@ static int run(const struct options *o, struct grid *g)
 {
     struct run r = {0};
     uint64_t mine, sum;
+    if (o->schema) {
+        if (g->rank == 0)
+            dump_schema(o, g);
+        return 0;
+    }
     if (start(o, g, &r))
         return -1;
     compute(o, g, &r);

@@ -79,6 +79,18 @@ static int set_every(struct options *o, const char *value)
     return whole_number(value, 0, &o->every);
 }
 
+static int set_dump_every(struct options *o, const char *value)
+{
+    return whole_number(value, 0, &o->dump_every);
+}
+
+static int set_schema(struct options *o, const char *value)
+{
+    (void)value;
+    o->schema = true;
+    return 0;
+}
+
 static int set_keep(struct options *o, const char *value)
 {
     return whole_number(value, 0, &o->keep);
@@ -134,6 +146,8 @@ static const struct option table[] = {
     {"n", "NX[,NY,NZ]", set_n, "cells of the grid, 8 to 65536 each (64)"},
     {"steps", "S", set_steps, "time steps to compute, counted from 0 (100)"},
     {"checkpoint-every", "K", set_every, "write a checkpoint every K steps; 0 = never (10)"},
+    {"dump-every", "K", set_dump_every, "write each rank's array as it is in memory, DIR/dump_STEP/rank_R.raw, every K steps; 0 = never (0)"},
+    {"schema", NULL, set_schema, "print the schema of such dumps on this grid and these ranks, for fp-convert, and end"},
     {"dir", "DIR", set_dir, "where checkpoints are (.); made if missing"},
     {"file-per-process", NULL, set_file_per_process,
      "checkpoint = folder with one file per rank, not one shared file"},
