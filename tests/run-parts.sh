@@ -15,6 +15,9 @@ export MAKEFLAGS
 $make -j"$jobs" all || exit 1
 $make -j"$jobs" FAULT=1 all unit-tests sim-tests fuzz-tests || exit 1
 
+# What failed, and where, as cmocka and pytest say it: who sees the end of the output only has to know it, too.
+why='^ *\| (\[  ERROR   \]|\[   LINE   \]|\[  FAILED  \] [a-z_0-9]+$)|^(FAILED|ERROR) [^ ]+\.py'
+
 bad=0 lines=()
 for part in "$@"; do
     echo "== $part"
@@ -26,6 +29,7 @@ for part in "$@"; do
         lines+=("  ok      ${last:-$part}")
     else
         lines+=("  FAILED  ${last:-$part: exit $rc}")
+        mapfile -t -O "${#lines[@]}" lines < <(grep -E "$why" "$logs/$part.log" | awk '!seen[$0]++' | sed 's/^ *| //; s/^/            /' | head -n 20)
         bad=$((bad + 1))
     fi
 done

@@ -278,8 +278,9 @@ def test_a_set_that_no_aux_app_can_be_told_is_logged(start):
     s = start(probe())
     m = s.mounts[0]
     os.makedirs(m.at("empty"))
-    complete(m.at("empty"))
-    m.wait_log("no aux-app was told that checkpoint empty is complete: it has no file")
+    with pytest.raises(OSError) as e:
+        complete(m.at("empty"))
+    assert e.value.errno == errno.ENODATA and "user.fp.checkpoint" not in os.listxattr(m.at("empty"))
     os.makedirs(m.at("large"))
     for i in range(800):
         os.close(os.open(m.at("large", f"{i:0250}"), os.O_CREAT | os.O_WRONLY))
@@ -287,9 +288,11 @@ def test_a_set_that_no_aux_app_can_be_told_is_logged(start):
     m.wait_log("no aux-app was told that checkpoint large is complete: it has too many files")
     complete(m.at("large", f"{7:0250}"))
     m.wait_log(r"set large/0+7 step 7: 1 files")
+    assert "empty" not in m.text()
 
 
 def test_without_aux_apps_it_is_an_attribute_as_any_other(start):
-    s = start()
-    complete(s.mounts[0].path)
-    assert os.getxattr(s.mounts[0].path, "user.fp.checkpoint") == b"complete"
+    path = start().mounts[0].at("one")
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
+    complete(path)
+    assert os.getxattr(path, "user.fp.checkpoint") == b"complete"

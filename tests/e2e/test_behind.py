@@ -1,6 +1,7 @@
 """--close behind: close returns before what was closed is published, and an open on another mount has it published first."""
 
 import errno
+import json
 import mmap
 import os
 import random
@@ -35,6 +36,10 @@ def ab(store2, request):
 def two(new_store):
     """Two mounts of a store of this test's own."""
     return new_store().up(mounts=2, mount_args=[*BEHIND, "--io-timeout=20s"])
+
+
+def leases(store):
+    return [(k["path"], k["state"], k["behind"]) for k in json.loads(store.fpctl("locks", "--json").stdout)["locks"] if k["kind"] == "lease"]
 
 
 def at_risk(path):
@@ -72,10 +77,13 @@ def test_close_waits_for_nothing(two):
         assert time.monotonic() - begun < 5 * SLOW  # publishing would take until --io-timeout, 20 s
         assert at_risk(a) == 500000
         assert_same(read_file(a), data[:500000])
+        wait_until("the manager to know", 10, lambda: leases(two) == [("/f", "held", True)])
+        assert " held, closed " in two.fpctl("locks").stdout
     finally:
         for b in two.benefactors:
             b.send(18)
     wait_until("it is published", 20, lambda: at_risk(a) == 0)
+    wait_until("the lease to go", 10, lambda: leases(two) == [])
     assert_same(read_file(two.mounts[1].at("f")), data[:500000])
 
 

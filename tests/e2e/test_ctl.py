@@ -45,6 +45,14 @@ def test_status_says_what_is_there(store):
     assert "\033" not in text, "no colours where it is no terminal"
 
 
+def test_mounts_say_of_which_store_they_are(store, new_store):
+    """So fpctl knows of two mounts whether they are of one (tests/unit/test_ctl_find.c)."""
+    second, other = store.add_mount(), new_store().up(benefactors=1)
+    said = [os.getxattr(m.path, "user.fp.store").decode() for m in (store.mounts[0], second, other.mounts[0])]
+    assert said[0] == said[1] != said[2] and re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", said[0]), said
+    assert "user.fp.store" not in os.listxattr(second.path)
+
+
 def test_status_shows_options_that_matter_to_other_mounts(manager, benefactors):
     """And warns, in the manager's log too, where --strict is not the same for all."""
     benefactors(1)

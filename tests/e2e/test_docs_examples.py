@@ -27,6 +27,9 @@ MACHINE = r"""
 set -euE
 trap 'exit 77' ERR # no such machine to be had here
 top=$1 bin=$2 script=$3 header=$4
+while read -r _ point type _; do # what other tests have mounted would stay here when they unmount it
+    case $type in fuse*) umount -l "$point" || true ;; esac
+done </proc/self/mounts
 ip link set lo up
 mount -t tmpfs none "$top"
 mkdir "$top/upper" "$top/work" "$top/root"

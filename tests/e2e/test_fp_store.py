@@ -9,11 +9,12 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
-from harness.daemons import SLOW, bin_path, is_mounted, mounts_below, unmount, wait_until
+from harness.daemons import LIBC, SLOW, bin_path, is_mounted, mounts_below, unmount, wait_until
 from harness.files import assert_same, content, read_file, write_file
 
 MIB = 1 << 20
@@ -244,6 +245,77 @@ def versions_while_rewritten(place):
         return len(fpctl_json("versions", f"{place.mnt}/f")["versions"]) - 1  # what it is now is one
 
 
+def closes(place):
+    """What close(2) waits for, as the mounts say themselves."""
+
+    def said():
+        mounts = [m for m in fpctl_json("status", place.mnt)["mounts"] if m["connected"]]
+        return mounts and all(m["close"] for m in mounts) and {m["close"] for m in mounts}
+    return wait_until("all mounts to say it", 10, said)
+
+
+def test_when_close_returns_is_said_where_the_store_is_begun(place):
+    """And stays so when it was kept, and of a mount that has died."""
+    place.up("--mounts=2", "--close=behind")
+    assert closes(place) == {"behind"}
+    kill(place, "fp-mount")
+    r = fp_store("up", f"--dir={place.dir}", env={"FP_CLOSE": "behind"})
+    assert r.returncode == 0 and r.stdout.startswith("up again: ") and closes(place) == {"behind"}, r.stderr
+    assert place("down", "--keep").returncode == 0
+    assert place("up").returncode == 0 and closes(place) == {"behind"}
+    assert place("down", "--keep").returncode == 0
+    assert place("up", "--close", "sync").returncode == 0 and closes(place) == {"sync"}
+    assert place("down", "--keep").returncode == 0
+    assert place("up", env={"FP_CLOSE": "publish"}).returncode == 0 and closes(place) == {"publish"}
+
+
+@pytest.mark.parametrize("was", [(), ("--close=sync",)])
+def test_a_store_that_is_up_does_not_close_otherwise(place, was):
+    has = was[0].split("=")[1] if was else "publish"
+    place.up(*was)
+    for args, env in ((("--close=behind",), None), ((), {"FP_CLOSE": "behind"})):
+        r = place("up", *args, env=env)
+        assert r.returncode == 1 and r.stderr.count("\n") == 1 and "does not close as --close=behind says: stop it first" in r.stderr, r.stderr
+    assert closes(place) == {has}
+    for args in ((), (f"--close={has}",)):
+        r = place("up", *args)
+        assert r.returncode == 0 and r.stdout == f"already up: {place.mnt}\n", r.stderr
+
+
+def test_what_a_configuration_says_to_the_mounts_counts(place, tmp_path):
+    """fp-store passes on nothing then, and says of a store that is up what its mount does."""
+    conf = {"FP_CONFIG": str(tmp_path / "fp.conf")}
+    (tmp_path / "fp.conf").write_text("[mount]\nclose = behind\n")
+    place.up(env=conf)
+    assert closes(place) == {"behind"}
+    assert place("up", "--close=behind", env=conf).stdout.startswith("already up: ")
+    r = place("up", "--close=publish", env=conf)
+    assert r.returncode == 1 and "does not close as --close=publish says: stop it first" in r.stderr, r.stderr
+
+
+def test_a_word_of_close_that_there_is_not(place):
+    r = place("up", "--close=behnd")
+    assert r.returncode == 2 and "must be publish, sync or behind: did you mean 'behind'?" in r.stderr, r.stderr
+    assert not os.path.exists(place.dir)
+
+
+def test_a_store_of_an_earlier_version_closes_as_its_environment_said(place):
+    """What fp-store has kept of it has no word for close."""
+    place.up(env={"FP_CLOSE": "behind"})
+    for name in ("fp-store.shape", "fp-store.json"):
+        with open(f"{place.dir}/{name}") as f:
+            kept = json.load(f)
+        kept.pop("close", None)
+        for p in kept.get("processes", ()):
+            p["args"] = [a for a in p["args"] if not a.startswith("--close=")]
+        with open(f"{place.dir}/{name}", "w") as f:
+            json.dump(kept, f)
+    assert place("up", "--close=sync").returncode == 1 and place("up", "--close=behind").stdout.startswith("already up: ")
+    assert place("down", "--keep").returncode == 0
+    r = place("up")
+    assert r.returncode == 0 and "as it was up before: FP_CLOSE=behind" in r.stderr and closes(place) == {"behind"}, r.stderr
+
+
 def test_a_manager_that_died_has_its_options_of_the_environment_again(place):
     place.up(env={"FP_VERSIONS": "off"})
     write_file(f"{place.mnt}/f", content(3, 0, MIB), sync=True)
@@ -259,7 +331,7 @@ def test_a_shape_that_was_edited_is_refused(place):
     shape = f"{place.dir}/fp-store.shape"
     with open(shape) as f:
         was = json.load(f)
-    for bad in ({"mount": "relative"}, {"mounts": 0}, {"stripe": "two"}, {"auxapps": [1]}, {"size_bytes": 1}, {"backend": "tape"}):
+    for bad in ({"mount": "relative"}, {"mounts": 0}, {"stripe": "two"}, {"auxapps": [1]}, {"size_bytes": 1}, {"backend": "tape"}, {"close": "behnd"}, {"close": 1}):
         with open(shape, "w") as f:
             json.dump(was | bad, f)
         r = fp_store("up", f"--dir={place.dir}", f"--pool={32 * MIB}")
@@ -328,6 +400,23 @@ def test_a_mount_that_died_is_mounted_again(place):
     assert sorted(mounts_below(place.base)) == [place.mnt, f"{place.mnt}-2"]
     assert_same(read_file(f"{place.mnt}/f"), content(1, 0, 4 * MIB))
     assert read_file(f"{place.mnt}/g") == b"ab"
+
+
+def test_a_mount_that_is_unmounted_is_waited_for(place):
+    """It ends when programs have closed what they have open there; for a moment up waits for that, and then says so."""
+    place.up()
+    with open(f"{place.mnt}/f", "wb", buffering=0) as f:
+        f.write(b"a")
+        assert LIBC.umount2(place.mnt.encode(), 2) == 0  # MNT_DETACH
+        begun = time.monotonic()
+        r = fp_store("up", f"--dir={place.dir}", "--mount", place.mnt)
+        assert r.returncode == 1 and "runs and is not mounted on" in r.stderr and 5 < time.monotonic() - begun < 30 * SLOW, r.stderr
+        later = threading.Timer(1, f.close)
+        later.start()
+        r = fp_store("up", f"--dir={place.dir}", "--mount", place.mnt)
+        later.join()
+        assert r.returncode == 0, r.stderr
+    assert read_file(f"{place.mnt}/f") == b"a"
 
 
 def test_all_but_one_died(place):

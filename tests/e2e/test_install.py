@@ -111,6 +111,33 @@ def test_an_aux_app_is_built_by_cmake(installed, tmp_path):
     assert got.returncode != 0 and "99" in got.stderr
 
 
+FPDUMP_C = """
+#include <fpdump.h>
+int main(void)
+{
+    struct fpdump *f;
+    double v = 2.5;
+    if (fpdump_open("x.fpd", 0, &f) != 0)
+        return 1;
+    fpdump_begin(f, 0);
+    fpdump_put(f, "v", FPDUMP_FLOAT64, 0, 0, 0, 0, &v);
+    return fpdump_close(f) != 0;
+}
+"""
+
+
+def test_installed_fpdump_is_all_that_its_users_need(installed, tmp_path):
+    share = f"{installed}/share/fpstore/fpdump"
+    (tmp_path / "x.c").write_text(FPDUMP_C)
+    for command in (["gcc", "-std=c99", "-pedantic-errors", f"-I{installed}/include", "x.c", f"-L{installed}/lib", "-lfpdump", "-o", "x"], ["./x"],
+                    ["g++", "-fsyntax-only", "-x", "c++", f"{installed}/include/fpdump.h"], ["gfortran", "-c", f"{share}/fpdump.f90"],
+                    ["/usr/bin/python3", "-B", "-c", f"import sys; sys.path.insert(0, '{share}'); import fpdump; fpdump.Writer('y.fpd').close()"]):
+        subprocess.run(command, cwd=tmp_path, check=True, timeout=50 * SLOW)
+    for name in ("x.fpd", "y.fpd"):
+        data = (tmp_path / name).read_bytes()
+        assert data.startswith(b"FPDUMP1\n") and data[-64:].startswith(b"FPDUMPE\n")
+
+
 def test_installed_files_do_not_name_the_tree(installed):
     named = []
     for folder, _, names in os.walk(installed):

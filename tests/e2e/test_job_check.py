@@ -150,6 +150,8 @@ MISTAKES = [
     ("#FP store ready=5", "1:11", 1, "500ms, 2s, 1h"),
     ("#FP store chunk-size=96KiB", "1:11", 1, "a power of two"),
     ("#FP store on-failure=kepp", "1:11", 1, "did you mean 'keep'?"),
+    ("#FP store size=1GiB close=behnd", "1:21", 1, "must be publish, sync or behind: did you mean 'behind'?"),
+    ("#FP store colse=sync", "1:11", 1, "did you mean 'close'?"),
     ("#FP store mount=mnt", "1:11", 1, "from / on"),
     ("#FP store mount=/", "1:11", 1, "a directory below /"),
     ("#FP store ssd=~/x", "1:11", 1, "write $HOME"),
@@ -223,6 +225,17 @@ def test_explain_says_where_results_go(folder):
     assert r.returncode == 0 and " a b to /lustre/run, however the application ends\n" in r.stdout and " c to /lustre/other, if the application ends with 0\n" in r.stdout, r.stdout + r.stderr
 
 
+def test_explain_says_what_close_waits_for(folder):
+    """Where the script says it: else it may be in the environment of the job."""
+    script = os.path.join(folder, "job.sh")
+    for words, line in (("close=behind", "for nothing: what was closed is lost with its node, until it is stored"), ("close=sync", "until the data is on the SSD"),
+                        ("close=publish", "until other nodes can see the data"), ("", None)):
+        with open(script, "w") as f:
+            f.write(f"#FP store {words}\nfp-job run -- srun ./app\n")
+        r = job("explain", script, "--node-cores=8")
+        assert r.returncode == 0 and re.findall(r"^  close waits  (.*)$", r.stdout, re.M) == ([line] if line else []), r.stdout + r.stderr
+
+
 def test_words_in_the_manual_are_as_they_are_written():
     """Without dashes, which are of options."""
     r = job("--print-man-commands")
@@ -263,3 +276,39 @@ def test_nothing_is_left_of_a_check(folder):
     script = at_home(os.path.join(TOP, "jobscripts", "examples", "dedup-drain.sh"), folder)
     assert job("check", script, "--node-cores=8").returncode == 0
     assert not [n for n in set(os.listdir("/tmp")) - before if n.startswith("fp")]
+
+
+def test_nodes_of_a_list_are_counted(folder):
+    """As fp-job run will be told them, outside of Slurm: a node that is there twice is one."""
+    script = os.path.join(folder, "job.sh")
+    with open(script, "w") as f:
+        f.write("#!/bin/bash\n#FP store\n#FP auxapp checksum nodes=3\nfp-job run -- ./app\n")
+    with open(os.path.join(folder, "hosts"), "w") as f:
+        f.write("".join(f"n{i} slots=4\n" for i in (1, 2, 1)))
+    for hosts in ("a,b", f"@{folder}/hosts"):
+        r = job("check", script, f"--hosts={hosts}")
+        assert r.returncode == 1 and "to run on 3 nodes, and the job has 2" in r.stdout, r.stdout
+    assert "on 3 nodes, and the job has 2: see fp-job check" in job("explain", script, "--hosts=a,b").stdout
+    assert "and the job has" not in job("check", script, "--hosts=a,b,c").stdout
+    assert "and the job has" not in job("check", script, "--hosts=a:4,b:4,c:4", "--nodes=3").stdout
+
+
+def test_what_nodes_are_meant_is_a_mistake_in_the_call(folder):
+    """Before anything is begun: neither of two options that contradict each other counts more, and no node is left out of a list without a word."""
+    script, ran = os.path.join(folder, "job.sh"), os.path.join(folder, "ran")
+    with open(script, "w") as f:
+        f.write("#!/bin/bash\n#FP store required=off\nfp-job run -- ./app\n")
+    for words, want in ((["--hosts=a,b,c", "--nodes=4"], "--nodes=4, but --hosts names 3 nodes"), (["--hosts=a,,b"], "--hosts: there is no name before a comma"),
+                        (["--hosts=a,b,"], "there is no name behind the last comma"), (["--hosts=a:ssh"], "'a:ssh' has no number of slots"),
+                        (["--hosts="], "--hosts: there is no name of a node"), ([f"--hosts=@{folder}/none"], f"--hosts: {folder}/none: ")):
+        for command, more in (("check", []), ("explain", []), ("start", []), ("run", ["--", "touch", ran])):
+            r = job(command, script, *words, *more)
+            assert r.returncode == 2 and want in r.stderr and len(r.stderr.splitlines()) == 1, (command, words, r.stderr)
+            assert r.stdout == ("false\n" if command == "start" else ""), r.stdout
+    for command, more in (("start", []), ("run", ["--", "touch", ran])):
+        r = job(command, script, "--nodes=3", *more)
+        assert r.returncode == 2 and "--nodes is for check and explain" in r.stderr, r.stderr
+    for command in ("doctor", "clean"):
+        r = job(command, "--hosts=a,b")
+        assert r.returncode == 2 and "--hosts is for check, explain, start and run" in r.stderr, r.stderr
+    assert not os.path.exists(ran)

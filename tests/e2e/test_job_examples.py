@@ -154,6 +154,34 @@ def test_mpi_and_hdf5(slurm, result):
     assert continued(slurm, "/lustre/proj/hdf5/field", "chk_0040") == result
 
 
+SCHEMA = """fpschema: 1
+ranks: {grid: [2, 2, 1], remainder: spread}
+rank: "rank_{rank}.raw"
+dims: {x: 24, y: 24, z: 24}
+datasets:
+  - {name: /temperature, type: float64, dims: [x, y, z], ghost: 1}
+"""
+COMPARE = "import h5py, sys; sys.stdout.buffer.write(h5py.File(sys.argv[1])['temperature'][...].tobytes())"
+
+
+@pytest.mark.limit(180)
+def test_dumps_become_hdf5(slurm, result):
+    """Each of four nodes makes a part of what its rank has dumped; parts and the file that shows them as one are what is drained, and no dump is."""
+    slurm.write("heat3d.yaml", SCHEMA)
+    slurm.write("app", APP.replace("STEPS", str(STEPS)).replace("--checkpoint-every EVERY", f"--checkpoint-every 0 --dump-every {EVERY}"))
+    run(slurm, "convert.sh")
+    write_app(slurm)
+    assert take_final(slurm) == result
+    there = in_target(slurm, "/lustre/proj/dumps/run42")
+    results = [f for f in there if f.endswith(".h5")]
+    assert "./dump_0040.h5" in results and len(results) >= 2, there  # each second one, as they came, and the last
+    assert len([f for f in there if f.startswith("./dump_0040.h5.") and f.endswith(".piece")]) == 4, there
+    assert not [f for f in there if f.endswith(".raw")], there
+    slurm.login("sh", "-c", f'/usr/bin/python3 -c "{COMPARE}" /lustre/proj/dumps/run42/dump_0040.h5 > /home/ada/again.raw')
+    with open(slurm.home("again.raw"), "rb") as f:
+        assert f.read() == result
+
+
 @pytest.mark.limit(300)
 def test_a_node_crashes_and_the_job_is_queued_again(slurm, result):
     """The second run begins with what the first has drained; the result is that of a run without any crash. It is on another node, since one that came back in the

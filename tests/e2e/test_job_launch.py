@@ -71,9 +71,14 @@ fp-job stop
 
 def test_what_starts_nothing_says_why(nodes):
     nodes.write("job.sh", SCRIPT)
-    nodes.on(1, "sh", "-c", "echo fd00::7 six-only >> /etc/hosts", user="root")
-    for args, want in (("--hosts=six-only,b", "node six-only has addresses of IPv6 alone"), ("--hosts=[fd00::7]", "'[fd00::7]' is an address of IPv6"),
-                       (f"--hosts={nodes.names[1]},{nodes.names[2]},{nodes.names[1]}.cluster", "are one node: it is to be called by one name"), ("--hosts=a,,-b", "'-b' is no name of a node"), ("--hosts=@/home/ada/none", "/home/ada/none: "), ("", "--hosts=a,b,c"),
+    nodes.on(1, "sh", "-c", "printf 'fd00::7 six\\nfe80::7 link\\n' >> /etc/hosts", user="root")
+    for args, want in (("--hosts=fd00::7", "'fd00::7' is an address of IPv6, which has brackets: [fd00::7]"), ("--hosts=node[1-4]", "'node[1-4]' is a range"),
+                       (f"--hosts={nodes.names[1]},{nodes.names[2]},{nodes.names[1]}.cluster", "are one node: it is to be called by one name"), ("--hosts=a,-b", "'-b' is no name of a node"), ("--hosts=a,,b", "no name before a comma"), ("--hosts=@/home/ada/none", "/home/ada/none: "),
+                       (f"{hosts(nodes)} --nodes=7", "--nodes=7, but --hosts names ")):
+        code, out = shell(nodes, f"fp-job run job.sh {args} -- touch /srv/ran\n")
+        assert code == 2 and want in out, out
+    for args, want in (("--hosts=six,b", "the way to node six is not known (Network is unreachable)"), ("--hosts=link,b", "node link has addresses of one link alone"),
+                       ("--hosts=[fd00::7]", "the way to node [fd00::7] is not known"), ("", "--hosts=a,b,c"),
                        ("--hosts=no-such-host.invalid", "the way to node no-such-host.invalid is not known"), (f"{hosts(nodes)} --launcher=srun", "it goes without --hosts")):
         code, out = shell(nodes, f"fp-job run job.sh {args} -- touch /srv/ran\n")
         assert code == 1 and want in out, out

@@ -5,6 +5,8 @@ import os
 import re
 import subprocess
 
+import pytest
+
 from harness import threads
 
 SLURM = {"nodes": 4, "cpus": 2}
@@ -45,6 +47,7 @@ def test_in_a_job_check_and_explain_take_its_script(slurm):
 HEAD = "#!/bin/bash\n#SBATCH -N 4\n#SBATCH --exclusive\n#FP store size=256MiB pool=64MiB\n"
 
 
+@pytest.mark.short
 def test_a_store_is_up_on_all_nodes_from_start_to_stop(slurm):
     code, out = slurm.run(HEAD + """
 eval "$(fp-job start)" || exit 1
@@ -84,6 +87,7 @@ def test_a_tmp_that_nothing_can_be_executed_in(slurm):
     slurm.nothing_left()
 
 
+@pytest.mark.short
 def test_run_ends_as_the_application_does(slurm):
     for end, want in (("true", 0), ("exit 7", 7)):
         code, out = slurm.run(HEAD + f"fp-job run -- srun -n1 -N1 sh -c 'echo $FP_MOUNT; echo x > $FP_MOUNT/f; {end}'\n")
@@ -100,10 +104,11 @@ def test_what_cannot_be_started_is_no_store(slurm):
     slurm.nothing_left()
 
 
+@pytest.mark.short
 def test_all_is_drained_before_the_job_ends(slurm):
     code, out = slurm.run(HEAD + f"#FP auxapp drain to=/lustre/run\n" + """
 eval "$(fp-job start)" || exit 1
-srun sh -c 'mkdir -p $FP_MOUNT/out; head -c 3000000 /dev/urandom > $FP_MOUNT/out/$(hostname); sha1sum $FP_MOUNT/out/$(hostname) > /home/ada/sum.$(hostname)'
+srun sh -c 'mkdir -p $FP_MOUNT/out; head -c 3000000 /dev/urandom > $FP_MOUNT/out/$(hostname); sha1sum $FP_MOUNT/out/$(hostname) > /home/ada/sum.$(hostname)' || exit 1
 fp-job stop
 """)
     assert code == 0, out
@@ -166,11 +171,11 @@ fp-job stop
 
 
 def test_what_is_drained_as_logs_is_so_at_the_end(slurm):
-    """Not once more, as files: a set, what every= has not chosen, and a result."""
+    """Not once more, as files: a set, what every= has not chosen, and a result. Each is complete before the next begins: every= counts them in that order."""
     code, out = slurm.run(HEAD.replace("-N 4", "-N 1") + """#FP auxapp drain to=/lustre/logs every=2 results=*.txt layout=log
 eval "$(fp-job start || echo false)" || exit 9
 for i in 1 2 3; do
-    mkdir $FP_MOUNT/chk_000$i && echo $i > $FP_MOUNT/chk_000$i/rank_0 && touch $FP_MOUNT/chk_000$i/.complete
+    mkdir $FP_MOUNT/chk_000$i && echo $i > $FP_MOUNT/chk_000$i/rank_0 && fpctl checkpoint commit $FP_MOUNT/chk_000$i || exit 7
 done
 echo last > $FP_MOUNT/r.txt
 fp-job stop
@@ -279,6 +284,7 @@ fp-job run -- sh -c 'echo $FP_MOUNT; echo x > "$FP_MOUNT/a.h5"'
     slurm.nothing_left()
 
 
+@pytest.mark.short
 def test_input_that_others_keep(slurm):
     """A data set that the user can read and no more, by a pattern with directories in it, of which nothing is to be written to, either. check names what he can't read."""
     for name in ("a", "b"):
@@ -443,14 +449,15 @@ def test_an_aux_app_on_some_of_the_nodes(slurm):
     slurm.login("fpctl", "auxapp", "new", "myapp")
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-I" + os.path.join(TOP, "include"), "-o", slurm.home("myapp.so"), slurm.home("myapp", "myapp.c")], check=True, timeout=60)
     head = HEAD + "#FP cores 1\n#FP auxapp ./myapp.so level=3 nodes=1\n#FP auxapp compress nodes=2\n"
+    sizes = [sum(len(str(n)) + 1 for n in range(i, 300001)) for i in range(4)]
     slurm.write("job.sh", head + """
 eval "$(fp-job start)" || exit 1
 srun -N4 -n4 sh -c 'seq $SLURM_NODEID 300000 > $FP_MOUNT/$SLURM_NODEID; sync $FP_MOUNT/$SLURM_NODEID'
 srun -N4 -n4 sh -c 'echo hosts $SLURM_NODEID $(ps -C fp-auxhost -o pid= | wc -l)'
-for i in $(seq 100); do fpctl auxapps --json > auxapps.json; grep -q '"bytes_in": 0,' auxapps.json || break; sleep 0.2; done # mounts report once a second
+for i in $(seq 100); do fpctl auxapps --json > auxapps.json; [ "$(grep -cE '"bytes_in": (WANTED),' auxapps.json)" = 3 ] && break; sleep 0.2; done # mounts report once a second, and a part of a file, too
 srun -N4 -n4 sh -c 'for i in 0 1 2 3; do seq $i 300000 | cmp - $FP_MOUNT/$i || exit 1; done; echo read all'
 fp-job stop
-""")
+""".replace("WANTED", f"{sizes[2]}|{sizes[3]}"))
     assert slurm.login("fp-job", "check", "job.sh").stdout == ""
     out = slurm.login("fp-job", "explain", "job.sh").stdout
     assert "./myapp.so level=3 nodes=1: on the last 1 of 4 nodes\n" in out and "compress nodes=2: on the last 2 of 4 nodes\n" in out, out
@@ -458,7 +465,6 @@ fp-job stop
     assert code == 0 and out.count("read all\n") == 4 and "ERROR" not in out and "WARN" not in out, out
     assert {f"hosts {i} {int(i > 1)}" for i in range(4)} <= set(out.splitlines()), out
     seen = {(a["name"], a["node"]): a["bytes_in"] for a in json.loads(slurm.read("auxapps.json"))["auxapps"]}
-    sizes = [sum(len(str(n)) + 1 for n in range(i, 300001)) for i in range(4)]
     assert seen == {("myapp", slurm.names[4]): sizes[3], ("compress", slurm.names[3]): sizes[2], ("compress", slurm.names[4]): sizes[3]}, seen
     code, out = slurm.run(HEAD + "#FP auxapp compress nodes=2 required\nfp-job run -- touch /srv/ran\n")
     assert code == 1 and "compress is to run on 2 of 4 nodes, but it is required" in out, out

@@ -72,8 +72,8 @@ def check_plot(path, rows):
     points, root = points_of(path)
     for column, figure in ((2, "write MiB/s"), (3, "read MiB/s")):
         for line in dict.fromkeys(r[1] for r in rows):
-            want = sorted((r[0], round(r[column], 1)) for r in rows if r[1] == line)
-            assert [(x, pytest.approx(y, abs=0.11)) for x, y in want] == [(x, y) for x, y, _ in points.pop((figure, line))]
+            want = sorted((r[0], r[column]) for r in rows if r[1] == line)
+            assert [(x, pytest.approx(y, rel=1e-5)) for x, y in want] == [(x, y) for x, y, _ in points.pop((figure, line))]
     assert points == {}
     # Drawn where it says: by one scale per panel, from the bottom line, which is 0.
     for panel in root.findall("{*}g[@class='panel']"):

@@ -32,6 +32,29 @@ def test_random_operations_match_native(d, native, n):
 
 
 @pytest.mark.short
+def test_large_writes_from_any_place_in_memory(d):
+    """The kernel cuts a write at the pages of the program's memory, so that its requests begin anywhere in the file: each byte is where it belongs all the same."""
+    rng = random.Random(7)
+    memory = mmap.mmap(-1, 5 * MIB)
+    memory.write(content(5, 0, 5 * MIB))
+    expected = [bytearray(8 * MIB), bytearray(8 * MIB)]
+    fds = [os.open(f"{d}/f{i}", os.O_RDWR | os.O_CREAT, 0o600) for i in range(2)]
+    for fd in fds:
+        os.truncate(fd, 8 * MIB)
+    for odd in (0, 16, 1, 4095, 16):
+        for k in range(12):  # what is guessed of the next request is what several before it were like
+            i, n, off = (k % 2, 4 * MIB, 0) if k < 8 else (rng.randrange(2), rng.randrange(100_000, 4 * MIB), rng.randrange(4 * MIB))
+            with memoryview(memory) as m:
+                assert os.pwrite(fds[i], m[odd:odd + n], off) == n
+            expected[i][off:off + n] = memory[odd:odd + n]
+        for fd, right in zip(fds, expected):
+            assert_same(pread_all(fd, 8 * MIB, 0), bytes(right))
+    for i, fd in enumerate(fds):
+        os.close(fd)
+        assert_same(read_file(f"{d}/f{i}"), bytes(expected[i]))
+
+
+@pytest.mark.short
 def test_two_descriptors_see_each_other_at_once(d):
     a = os.open(f"{d}/f", os.O_RDWR | os.O_CREAT, 0o644)
     b = os.open(f"{d}/f", os.O_RDONLY)

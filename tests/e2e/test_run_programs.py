@@ -1,11 +1,12 @@
-"""The runner of the C test programs: where CI is set, a test that is skipped is a failure; elsewhere it is not."""
+"""The runners of tests: where CI is set, a C program with a test that is skipped is a failure, elsewhere it is not; what failed is said at the end."""
 
 import os
 import subprocess
 
 import pytest
 
-RUNNER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "run-programs.sh")
+TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+RUNNER, PARTS = (os.path.join(TESTS, name) for name in ("run-programs.sh", "run-parts.sh"))
 SAYS = {"skipped": "[  SKIPPED ] test_that_needs_more\n[==========] 1 test(s) run.\n[  SKIPPED ] 1 test(s), listed below:\n",
         "ok": "[       OK ] test_that_runs\n"}
 
@@ -32,3 +33,26 @@ def test_several_at_a_time_and_each_is_told(tmp_path):
     assert run.returncode == 1, run.stdout + run.stderr
     assert "FAILED  test_c" in run.stdout and "| so it is" in run.stdout
     assert run.stdout.splitlines()[-1].startswith("fake: 2 of 3 programs passed, 2 tests, "), run.stdout
+
+
+def test_make_check_closes_with_what_failed(tmp_path):
+    """Whoever keeps the end of the output only has the names and the places."""
+    make = tmp_path / "make"
+    make.write_text(f"""#!/bin/sh
+case "$*" in
+*all*) exit 0 ;;
+*style*) echo "style: well" ;;
+*unit*) exec {RUNNER} check-unit 10 1 {tmp_path}/test_fake ;;
+*e2e*) echo "FAILED tests/e2e/test_x.py::test_y[a b] - assert 0"; echo "check-e2e: 1 failed"; exit 1 ;;
+esac
+""")
+    (tmp_path / "test_fake").write_text("#!/bin/sh\ncat <<'END'\n[  ERROR   ] --- 0x2 != 0x1\n[   LINE   ] --- test_fake.c:174: error: Failure!\n"
+                                        "[  FAILED  ] test_it\n[  FAILED  ] 1 test(s), listed below:\n[  FAILED  ] test_it\nEND\nexit 1\n")
+    for f in (make, tmp_path / "test_fake"):
+        f.chmod(0o755)
+    run = subprocess.run([PARTS, str(make), "2", "style", "check-unit", "check-e2e"], capture_output=True, text=True, timeout=60, env={**os.environ, "B": str(tmp_path)})
+    assert run.returncode == 1
+    closing = [line.strip() for line in run.stdout.split("== make check\n")[1].splitlines()]
+    assert closing[0] == "ok      style: well" and closing[1].startswith("FAILED  check-unit: 0 of 1 programs passed")
+    assert closing[2:] == ["[  ERROR   ] --- 0x2 != 0x1", "[   LINE   ] --- test_fake.c:174: error: Failure!", "[  FAILED  ] test_it",
+                           "FAILED  check-e2e: 1 failed", "FAILED tests/e2e/test_x.py::test_y[a b] - assert 0"]

@@ -1,7 +1,9 @@
 """Checkpoint sets on real mounts: fpctl checkpoints, checkpoint latest, commit, forget."""
 
+import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -42,6 +44,19 @@ def quick(new_store):
     """A store whose sets are complete half a second after their last change; two mounts."""
     s = new_store()
     return s.up(benefactors=1, mounts=2, manager_args=("--ckpt-quiet=500ms", "--ckpt-late=3s"))
+
+
+def test_the_latest_is_waited_for_while_it_settles(quick):
+    """A job that begins anew in the moment in which the last one has ended."""
+    a = quick.mounts[0].path
+    put(f"{a}/run/chk_1", "data")
+    assert latest(quick, f"{a}/run") == f"{a}/run/chk_1"
+    with open(f"{a}/run/chk_1/more", "wb") as f:  # while somebody writes it, it is not: that may take hours
+        f.write(b"x")
+        f.flush()
+        begun = time.monotonic()
+        assert latest(quick, f"{a}/run") == 3
+        assert time.monotonic() - begun < 10
 
 
 @pytest.mark.parametrize("app", NAMES)
@@ -179,6 +194,11 @@ def test_a_mount_that_is_killed_tears_its_set(new_store):
     s.mounts[1].kill()
     wait_until("the set", 30, lambda: sets(s, a)[0]["state"] == "torn")
     assert latest(s, a) == 3
+    [torn] = json.loads(s.fpctl("checkpoints", a, "--files", "--json").stdout)["checkpoints"]
+    assert torn["torn"] == {"files": 1, "or_more": False, "first": f"{a}/chk_1/rank_1"} and torn["level"] == "none"
+    assert {os.path.basename(x["path"]): x["torn"] for x in torn["files_of_it"]} == {"rank_0": False, "rank_1": True}
+    assert re.search(rf"torn +none .*{a}/chk_1/rank_1: a mount or a program that was writing a file of it is gone", s.fpctl("checkpoints", a).stdout)
+    assert os.getxattr(f"{a}/chk_1", "user.fp.level") == b"none"
     try:
         f.close()
     except OSError:
@@ -189,7 +209,7 @@ def test_a_mount_that_is_killed_tears_its_set(new_store):
     wait_until("the set", 30, lambda: sets(s, a)[0]["state"] == "torn")
     put(a, "chk_1/rank_1")
     wait_until("the set", 30, lambda: sets(s, a)[0]["state"] == "complete")
-    assert latest(s, a) == f"{a}/chk_1"
+    assert latest(s, a) == f"{a}/chk_1" and sets(s, a)[0]["torn"] is None
 
 
 def test_a_directory_of_sets_is_not_taken_for_one(quick):
@@ -267,3 +287,110 @@ def test_watch(quick):
             break
     p.terminate()
     p.wait(20 * SLOW)
+
+
+def convert(base, name, main, data):
+    """As a converter makes a result: under a name of its own, marked, renamed."""
+    tmp = put(base, ".fp-convert-abcXYZ", data)
+    os.setxattr(tmp, "user.fp.converted", main.encode())
+    os.rename(tmp, os.path.join(base, name))
+
+
+def test_results_of_conversions_are_sets_of_their_own(quick):
+    """The raw set is not opened again, and a policy drains only the result."""
+    a, b = (m.path for m in quick.mounts)
+    target = quick.make_dir("target")
+    quick.fpctl("drain", "set", f"to={target} pattern=run/dump_{{step}}.h5 every=1")
+    for i in range(2):
+        put(f"{(a, b)[i]}/run", f"dump_0007.{i}")
+    put(f"{a}/run", "dump_0008/rank_0")
+    wait_until("the raw sets", 20, lambda: [s["state"] for s in sets(quick, f"{a}/run")] == ["complete"] * 2)
+    raw = {s["path"]: s for s in sets(quick, f"{a}/run")}
+    convert(f"{b}/run", "dump_0007.h5", "dump_0007.h5", content(1, 0, 50_000))
+    convert(f"{a}/run", "dump_0007.xmf", "dump_0007.h5", b"about it")
+    convert(f"{a}/run/dump_0008", "all.nc", "all.nc", b"without a step")  # in a directory that is a set
+    wait_until("the result", 30, lambda: [s["state"] for s in sets(quick, f"{a}/run") if s["how"] == "converted"] == ["complete"])
+    now = {s["path"]: s for s in sets(quick, f"{a}/run")}
+    own = now.pop(f"{a}/run/dump_0007.h5")
+    assert (own["step"], own["files"], own["how"], own["series"]) == (7, 2, "converted", "/run/dump_#.h5"), own
+    assert {p: (s["generation"], s["files"], s["state"]) for p, s in now.items()} == {p: (s["generation"], s["files"], "complete") for p, s in raw.items()}
+    assert f"{a}/run/dump_0007.h5" in quick.fpctl("checkpoints", a).stdout
+    assert latest(quick, f"{a}/run") == f"{a}/run/dump_0008"
+    wait_until("the drain", 60, lambda: os.path.exists(f"{target}/run/dump_0007.h5"))
+    wait_until("its end", 60, lambda: all(j["state"] == "done" for j in json.loads(quick.fpctl("drain", "show", "--json").stdout)["jobs"]))
+    assert sorted(os.listdir(f"{target}/run")) == ["dump_0007.h5", "dump_0007.xmf"]
+    with open(f"{target}/run/dump_0007.h5", "rb") as f:
+        assert f.read() == content(1, 0, 50_000)
+
+
+def test_files_and_directories_say_of_which_set_they_are(quick):
+    a, b = (m.path for m in quick.mounts)
+
+    def of(path):
+        return os.getxattr(path, "user.fp.set").decode().split()
+
+    rank, main = put(a, "run/chk_0007/rank_0"), put(b, "run/restart.5000")
+    with open(rank, "ab") as f:
+        f.write(b"more")
+        state, series, step = of(f"{b}/run/chk_0007")
+        assert (state, step) == ("open", "7") and of(rank) == [state, series, step]
+    wait_until("the set", 20, lambda: of(rank)[0] == "complete")
+    assert of(f"{a}/run/chk_0007") == of(rank) == ["complete", series, "7"]
+    put(a, "run/chk_0008/rank_0")
+    assert of(f"{a}/run/chk_0008")[1:] == [series, "8"]
+    wait_until("the file", 20, lambda: of(main)[0] == "complete")
+    assert of(main)[1] != series and of(main)[2] == "5000"
+    quick.fpctl("checkpoint", "forget", f"{a}/run/chk_0007")
+    assert of(rank) == of(f"{b}/run/chk_0007") == ["forgotten", series, "7"]
+    for path in (a, f"{a}/run", put(a, "anything")):
+        with pytest.raises(OSError) as e:
+            of(path)
+        assert e.value.errno == errno.ENODATA
+    with pytest.raises(OSError) as e:
+        os.setxattr(rank, "user.fp.set", b"complete")
+    assert e.value.errno == errno.EPERM and "user.fp.set" not in os.listxattr(rank)
+
+
+def test_conversions_are_shown_and_waited_for(quick):
+    """What a converter says of itself: in fpctl checkpoints with the whole reason, in fpctl conversions, and by the exit code of --wait."""
+    a, b = (m.path for m in quick.mounts)
+
+    def conversions(*args, code=0):
+        r = quick.fpctl("conversions", *args, "--json", check=False, seconds=30)
+        assert r.returncode == code, r
+        return {c["path"]: c for c in json.loads(r.stdout)["conversions"]}
+
+    def say(path, text):
+        os.setxattr(path, "user.fp.convert", text.encode())
+
+    for step in (1, 2, 3):
+        put(a, f"run/chk_{step}/rank_0")
+    lone = put(b, "lone")
+    assert conversions("--wait") == {} and "convert" not in quick.fpctl("checkpoints", a).stdout.splitlines()[0]
+    assert "No conversion here" in quick.fpctl("conversions", a).stdout
+    wait_until("the sets", 20, lambda: [s["state"] for s in sets(quick, a)] == ["complete"] * 3)
+    reason = "run/chk_2/rank_0: dataset u: byte 800: it ends before the last value: write it anew"
+    for path, text in ((f"{a}/run/chk_1", "running 10 %"), (f"{b}/run/chk_2", f"failed: {reason}"), (f"{a}/run/chk_3", "waiting"), (lone, "done lone.h5")):
+        say(path, text)
+    assert [s["state"] for s in sets(quick, a)] == ["complete"] * 3
+    assert {s["step"]: s["convert"] for s in sets(quick, a)} == {1: "running 10 %", 2: f"failed: {reason}", 3: "waiting"}
+    text = quick.fpctl("checkpoints", a).stdout
+    assert "convert" in text.splitlines()[0] and reason in text, text
+    now = conversions(a)
+    assert {p: (c["state"], c["set"]) for p, c in now.items()} == {
+        f"{a}/run/chk_1": ("running", "complete"), f"{a}/run/chk_2": ("failed", "complete"), f"{a}/run/chk_3": ("waiting", "complete"), f"{a}/lone": ("done", "none")}
+    assert now[f"{a}/run/chk_2"]["reason"] == reason and now[f"{a}/lone"]["result"] == "lone.h5"
+    assert set(conversions(f"{a}/run/chk_2")) == {f"{a}/run/chk_2"} and set(conversions(f"{a}/run")) == set(now) - {f"{a}/lone"}
+    assert reason in quick.fpctl("conversions", a).stdout
+    late = quick.fpctl("conversions", a, "--wait", "--timeout=700ms", check=False)
+    assert late.returncode == 3 and "2 of 4 conversions have not ended" in late.stderr, late
+    wait = subprocess.Popen([bin_path("fpctl"), "conversions", f"{a}/run", "--wait", "--timeout=60s", "--json"], stdout=subprocess.PIPE, text=True)
+    time.sleep(1 * PACE)
+    say(f"{a}/run/chk_1", "done chk_1.h5")
+    shutil.rmtree(f"{a}/run/chk_3")
+    out = json.loads(wait.communicate(timeout=60 * SLOW)[0])["conversions"]
+    assert wait.returncode == 4 and [c["state"] for c in out] == ["done", "failed", "gone"], out
+    say(f"{a}/run/chk_2", "waiting")
+    quick.fpctl("checkpoint", "forget", f"{a}/run/chk_2")  # is not waited for
+    assert {c["path"]: (c["state"], c["set"]) for c in conversions(a, "--wait").values()} == {
+        f"{a}/run/chk_1": ("done", "complete"), f"{a}/run/chk_2": ("waiting", "forgotten"), f"{a}/lone": ("done", "none")}

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import time
 
 import pytest
@@ -79,7 +80,11 @@ def all_to_do(store):
     store.fpctl("drain", m.at("gone"), m.at("back"), f"--to={target}", "--now", "--wait", "--timeout=60s", seconds=80)
     store.fpctl("drain", m.at("log"), f"--to={target}", "--layout=log", "--now", "--wait", "--timeout=60s", seconds=80)
     store.fpctl("evict", m.at("back"), "--timeout=60s", seconds=80)
+    os.mkdir(m.at("set"))
+    data["set"] = content(9, 0, MIB)
+    write_file(m.at("set/file"), data["set"])
     return {
+        ("checkpoint", "commit", m.at("set")): (m.at("set/file"), data["set"]),
         ("drain", m.at("drained"), f"--to={target}", "--now", "--wait"): (os.path.join(target, "drained"), data["drained"]),
         ("stage-out", m.at("out"), f"--to={target}"): (os.path.join(target, "out"), data["out"]),
         ("evict", m.at("gone")): (m.at("gone"), data["gone"]),
@@ -118,6 +123,27 @@ def test_a_manager_that_does_not_come_ends_every_command_in_time(store, all_to_d
     assert r.returncode == 1 and "is the store up" in r.stderr, (r.returncode, r.stderr)
     store.restart_manager()
     assert not os.path.exists(path.removesuffix(".fplog"))
+
+
+def test_commit_is_late_when_the_manager_stands_still(store):
+    """3, as where it is not complete in time, whether the connection was there or not; a script that gets 1 is told that it never will be."""
+    m = store.mounts[0]
+    os.mkdir(m.at("set"))
+    write_file(m.at("set/file"), b"1")
+    store.expect(r"manager|connection|answer")
+    store.manager.freeze()
+    r = store.fpctl("checkpoint", "commit", m.at("set"), "--timeout=2s", check=False, seconds=20)
+    assert r.returncode == 3 and "manager" in r.stderr, (r.returncode, r.stderr)
+    store.manager.send(signal.SIGCONT)
+    store.fpctl("checkpoint", "commit", m.at("set"), "--timeout=60s", seconds=80)
+    with open(m.at("set/late"), "wb") as f:
+        f.write(b"1")
+        p = store.begin_fpctl("checkpoint", "commit", m.at("set"), "--timeout=4s")
+        time.sleep(8 * PACE)
+        store.manager.freeze()
+        out, err = p.communicate(timeout=40 * SLOW)
+        store.manager.send(signal.SIGCONT)
+        assert p.returncode == 3 and err, (p.returncode, out, err)
 
 
 def test_who_waits_for_a_drain_waits_for_a_manager_that_is_away(new_store, targets):

@@ -561,16 +561,66 @@ def test_a_mount_that_hangs_does_not_hold_stop(slurm):
 
 
 @pytest.mark.limit(180)
+def test_an_ssd_that_hangs_with_files_closed_behind(slurm):
+    """The application was told that they are well, and they can't be stored: how many there are is said, they are not waited for for ever, and the job has failed."""
+    number = slurm.up(f"#!/bin/bash\n#SBATCH -N 1 --exclusive -w {slurm.names[2]}\n#FP store size=256MiB pool=64MiB close=behind\n#FP stage-out f* to=/lustre/behind\n" +
+                      'eval "$(fp-job start)" || exit 9\nhead -c 16000000 /dev/zero | dd of=$FP_MOUNT/first bs=1M conv=fsync status=none\n' + WAIT +  # the mount has space from now on
+                      "for i in 1 2 3; do head -c 1000000 /dev/urandom > $FP_MOUNT/f$i || exit 8; done\n"
+                      "SECONDS=0\nfp-job stop --stall=4s\necho ended with $? after $SECONDS\n")
+    slurm.kill(2, *slurm.processes(2, "fp-benefactor"), signal=signal.SIGSTOP)
+    slurm.go()
+    code, out = slurm.end_of(number, 150)
+    assert code == 0 and re.search(r"ERROR: 3 files, such as /f[123], are closed and not stored yet, and it is waited for no longer \(--stall of fp-job\)", out), out
+    assert 4 <= int(re.search(r"ended with 1 after (\d+)", out)[1]) < 90 * SLOW, out
+    slurm.nothing_left(60)
+
+
+@pytest.mark.limit(180)
+def test_a_mount_that_takes_closed_files_to_its_grave(slurm):
+    """It is started again, and all goes on; but what is staged out is not what the application was told is there."""
+    number = slurm.up(f"#!/bin/bash\n#SBATCH -N 1 --exclusive -w {slurm.names[2]}\n#FP store size=512MiB pool=256MiB close=behind backend=emulated:write=20MB/s\n#FP stage-out f* to=/lustre/grave\n" +
+                      'eval "$(fp-job start)" || exit 9\nfor i in 1 2; do head -c 80000000 /dev/urandom > $FP_MOUNT/f$i || exit 8; done\n' + WAIT + "fp-job stop\necho ended with $?\n")
+    pid, = slurm.processes(2, "fp-mount")
+    slurm.kill(2, pid)
+    wait_until("fp-mount to be there again", 30, lambda: [p for p in slurm.processes(2, "fp-mount") if p != pid], 0.1)
+    wait_until("the node to be ready", 60, lambda: "1 of 1 nodes ready" in slurm.login("fp-job", "status", str(number), check=False).stdout, 0.2)
+    slurm.go()
+    code, out = slurm.end_of(number, 120)
+    assert code == 0 and "ended with 1" in out, out
+    # The first one may have been stored by then.
+    assert re.search(r"ERROR: (2 files, such as /f[12], are|1 file, such as /f2, is) not what was closed: it was lost before it was stored \(close=behind\)", out), out
+    assert "80000000" not in slurm.on(2, "sh", "-c", "ls -l /lustre/grave/f2 2>&1 || true").stdout, out
+    slurm.nothing_left(60)
+
+
+@pytest.mark.limit(180)
+def test_what_is_staged_out_while_a_mount_is_started_again_is_found(slurm):
+    """The application has ended, and in that moment its mount: what it wrote is in the store."""
+    slurm.login("rm", "-f", "pid", check=False)
+    number = slurm.up(f"#!/bin/bash\n#SBATCH -N 1 --exclusive -w {slurm.names[2]}\n#FP store size=256MiB pool=64MiB\n#FP stage-out f* to=/lustre/again\n#FP stage-out g to=/lustre/again\n" +
+                      'eval "$(fp-job start)" || exit 9\necho x > $FP_MOUNT/f1\necho y > $FP_MOUNT/g\n' + WAIT +
+                      "kill -9 $(cat pid)\nSECONDS=0\nfp-job stop\necho ended with $? after $SECONDS\n")
+    with slurm.stand_in(2, "fp-mount", 'sleep 4; exec /tmp/real "$@"'):
+        slurm.write("pid", str(slurm.processes(2, "fp-mount")[0]))
+        slurm.go()
+        code, out = slurm.end_of(number, 120)
+    assert code == 0 and int(re.search(r"ended with 0 after (\d+)", out)[1]) >= 3, out
+    assert slurm.on(2, "cat", "/lustre/again/f1", "/lustre/again/g").stdout == "x\ny\n", out
+    slurm.nothing_left(60)
+
+
+@pytest.mark.limit(180)
 def test_results_below_a_dead_mount_are_not_taken_for_none(slurm):
     """The mount of the first node has died, and can't be started again: nobody sees what results= and stage-out name, and the exit code says so."""
     number = slurm.up(f"#!/bin/bash\n#SBATCH -N 1 --exclusive -w {slurm.names[2]}\n#FP store size=256MiB pool=64MiB\n#FP auxapp drain to=/lustre/hidden every=none results=*.txt,out/*\n" +
-                      'eval "$(fp-job start)" || exit 9\necho x > $FP_MOUNT/a.txt\n' + WAIT + "fp-job stop\necho ended with $?\n")
+                      'eval "$(fp-job start)" || exit 9\necho x > $FP_MOUNT/a.txt\n' + WAIT + "SECONDS=0\nfp-job stop\necho ended with $? after $SECONDS\n")
     with slurm.stand_in(2, "fp-mount", "exit 1"):
         slurm.kill(2, *slurm.processes(2, "fp-mount"))
         wait_until("it to be given up", 60, lambda: "0 of 1 nodes ready" in slurm.login("fp-job", "status", str(number), check=False).stdout and not slurm.processes(2, "fp-mount"), 0.2)
         slurm.go()
         code, out = slurm.end_of(number, 120)
     assert code == 0 and "ended with 1" in out and re.search(r"of the name \*\.txt \(results= of #FP auxapp drain\) can't be seen in the store, on \S+: ", out), out
+    assert int(re.search(r"after (\d+)", out)[1]) < 55 * SLOW, out  # 30 s, once: there are two patterns
     slurm.login("rm", "-rf", "/lustre/hidden")
     slurm.nothing_left(30)
 

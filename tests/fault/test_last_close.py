@@ -13,6 +13,7 @@ import pytest
 from harness.aux import unique, used
 from harness.daemons import SLOW, unmount, wait_until
 from harness.files import read_file, write_file
+from harness.mappings import mapping, unmap
 
 KIB = 1024
 FILES, LEN = 300, 64 * KIB
@@ -20,17 +21,6 @@ PIECE = 16 * KIB
 DEDUP = "dedup chunking=fixed size=16KiB pays=0% scope=store"
 
 pytestmark = pytest.mark.expect_log(r"benefactor|same as stored ones|found stored|lost|referred|manager|not published in time|can't be read|away")
-
-libc = ctypes.CDLL(None, use_errno=True)
-libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-
-
-def mapping(fd):
-    at = libc.mmap(None, LEN, 3, 1, fd, 0)  # read and write, shared; the mmap module keeps a descriptor, whose close publishes
-    assert at not in (None, ctypes.c_void_p(-1).value), os.strerror(ctypes.get_errno())
-    return at
 
 
 def at_risk(s):
@@ -48,15 +38,15 @@ class Mapped:
         for i, want in enumerate(self.want):
             fd = os.open(m.at(f"f{i}"), os.O_RDWR | os.O_CREAT)
             os.ftruncate(fd, LEN)
-            self.open.append(mapping(fd))
-            at = mapping(fd)
+            self.open.append(mapping(fd, LEN))
+            at = mapping(fd, LEN)
             os.close(fd)
             ctypes.memmove(at, want, LEN)
-            libc.munmap(at, LEN)  # the kernel writes it out
+            unmap(at, LEN)
 
     def release(self):
         for at in self.open:
-            libc.munmap(at, LEN)
+            unmap(at, LEN)
 
     def is_good(self, i):
         try:

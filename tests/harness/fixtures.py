@@ -44,6 +44,8 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "limit(seconds): how long the test may take")
     config.addinivalue_line("markers", "expect_log(pattern...): ERROR lines that belong to the test")
     daemons.hold()
+    # Two mpiruns of one user at a time make and remove one directory in /tmp, and may fail at that.
+    os.environ["TEST_MPI_TMP"] = tempfile.mkdtemp(prefix="fp-mpi-")
     os.umask(0o022)  # other users look into what is made here, whatever files of this user are like
     os.environ["PATH"] += ":/usr/sbin:/sbin"  # ip, mkfs.ext4, losetup: not in the PATH of every root shell
     missing = [p for p in ("fp-manager", "fp-benefactor", "fp-mount", "fpctl", "fp-store")
@@ -66,6 +68,7 @@ def sweep(config):
 
 
 def pytest_unconfigure(config):
+    shutil.rmtree(os.environ.get("TEST_MPI_TMP", ""), ignore_errors=True)
     sweep(config)
     daemons.let_go()
 
@@ -179,14 +182,15 @@ def stop(store):
 
 @pytest.fixture(autouse=True)
 def _unexpected_lines(request):
-    """Stores that live longer than one test: their log lines are looked at after each."""
+    """Stores that live longer than one test: their log lines are looked at after each, and what sanitizers say on nodes of a Slurm."""
     before = {id(s): list(s.expected) for s in LIVE}
     for mark in request.node.iter_markers("expect_log"):
         for s in LIVE:
             for pattern in mark.args:
                 s.expect(pattern)
     yield
-    check([line for s in LIVE for line in s.problems()])
+    cluster = request.node.funcargs.get("slurm")
+    check([line for s in LIVE for line in s.problems()] + (cluster.reports.new() if isinstance(cluster, batch.Slurm) else []))
     for s in LIVE:
         s.expected = before.get(id(s), s.expected)
 

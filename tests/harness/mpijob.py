@@ -40,7 +40,8 @@ def environment(more=None):
         "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PRTE_ALLOW_RUN_AS_ROOT": "1",
         "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_pml": "ob1", "OMPI_MCA_mpi_yield_when_idle": "1",
         # Reading each other's memory directly needs ptrace rights that containers lack.
-        "OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_smsc": "^cma,knem,xpmem"})
+        "OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_smsc": "^cma,knem,xpmem",
+        "OMPI_MCA_orte_tmpdir_base": os.environ["TEST_MPI_TMP"], "PRTE_MCA_prte_tmpdir_base": os.environ["TEST_MPI_TMP"]})
     env.update(more or {})
     return env
 

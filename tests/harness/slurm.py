@@ -21,6 +21,7 @@ import time
 from .daemons import BIN, LIBC, PR_SET_PDEATHSIG, SLOW, free_name, is_over, of_a_test, wait_until
 from .mpijob import APPS
 from .nodes import Nodes
+from .reports import Reports
 
 TOOLS = ("slurmctld", "slurmd", "srun", "sbatch", "munged", "unshare", "nsenter", "ip")
 USER, UID = "ada", 5001
@@ -62,11 +63,12 @@ ln -s /proc/self/fd dev/fd
 for i in 0:stdin 1:stdout 2:stderr; do ln -s "/proc/self/fd/${i%:*}" "dev/${i#*:}"; done
 mount -t proc proc proc
 for d in run tmp; do mount -t tmpfs -o mode=1777 none $d; done
-mkdir -p "./$dir" lustre opt/fpstore opt/apps srv AggregateSSDstore
+mkdir -p "./$dir" lustre opt/fpstore opt/apps reports srv AggregateSSDstore
 chmod 777 AggregateSSDstore
 mount --bind "$dir" "./$dir"
 mount --bind "$dir/lustre" lustre
 mount --bind "$dir/home" home
+mount --bind "$dir/reports/$name" reports
 mount --bind "$opt" opt/fpstore
 [ ! -d "$apps" ] || mount --bind "$apps" opt/apps
 mount --bind "$top/ssd" srv
@@ -147,8 +149,8 @@ def missing():
 
 
 class Slurm:
-    def __init__(self, nodes=4, cpus=None, extra="", kill_wait=5, slurmd_timeout=3, files=None):
-        """extra: lines of slurm.conf; files: more beside it, by their names."""
+    def __init__(self, nodes=4, cpus=None, extra="", kill_wait=5, slurmd_timeout=3, files=None, families="4"):
+        """extra: lines of slurm.conf; files: more beside it, by their names; families: of the nodes' addresses (nodes.py)."""
         self.count, self.cpus = nodes, cpus or os.cpu_count()
         self.dir = free_name("fp-test")
         self.names = [f"q{os.getpid()}-{i}" for i in range(nodes + 1)]
@@ -156,10 +158,11 @@ class Slurm:
         self.net = None
         self.conf = os.path.join(self.dir, "etc", "slurm.conf")
         try:
+            self.net = Nodes(nodes + 1, families)
             self._write(extra, kill_wait, slurmd_timeout)
+            self.reports = Reports(os.path.join(self.dir, "reports"), os.path.join(self.dir, "etc"), self.names)
             for name, text in (files or {}).items():
                 self._file(os.path.join("etc", name), text)
-            self.net = Nodes(nodes + 1)
             for i in range(nodes + 1):
                 self.start_node(i)
             self.wait_nodes()
@@ -189,15 +192,17 @@ class Slurm:
         # before it: a message of theirs crashed that one (mca_btl_tcp calls address 0). Not seen by a ring.
         self._file("etc/mpi.conf", "PMIxCollFence=ring\n")
         self._file("etc/passwd", f"{USER}:x:{UID}:{UID}::/home/{USER}:/bin/bash\n")
-        self._file("etc/hosts", "127.0.0.1 localhost\n" + "".join(f"10.78.0.{i + 1} {n}\n" for i, n in enumerate(self.names)))
+        lines = [f"{addr.partition('/')[0]} {name}\n" for i, name in enumerate(self.names) for addr in self.net.addrs(i)]
+        self._file("etc/hosts", "127.0.0.1 localhost\n" + "".join(lines))
         self._file("etc/init.sh", INIT.replace("@DIR@", self.dir).replace("@LOGIN@", self.names[0]))
         groups = os.path.isdir("/sys/fs/cgroup/cpuset") and os.path.isdir("/sys/fs/cgroup/freezer")
         self._file("etc/cgroup.conf", "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainCores=yes\n" if groups else "CgroupPlugin=disabled\n")
-        text = CONF.format(dir=self.dir, login=self.names[0], addr="10.78.0.1", kill_wait=kill_wait, slurmd_timeout=slurmd_timeout)
+        text = CONF.format(dir=self.dir, login=self.names[0], addr=self.net.addr(0), kill_wait=kill_wait, slurmd_timeout=slurmd_timeout)
         text += "ProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup,task/affinity\n" if groups else "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/affinity\n"
+        text += "CommunicationParameters=EnableIPv6\n" if "6" in self.net.families else ""
         text += extra + "\n"
         for i in range(1, self.count + 1):
-            text += (f"NodeName={self.names[i]} NodeAddr=10.78.0.{i + 1} CPUs={self.cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={self.cpus} "
+            text += (f"NodeName={self.names[i]} NodeAddr={self.net.addr(i)} CPUs={self.cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={self.cpus} "
                      "ThreadsPerCore=1 RealMemory=2000\n")
         self._file("etc/slurm.conf", text + "PartitionName=main Nodes=ALL Default=YES State=UP MaxTime=INFINITE\n")
 
@@ -240,7 +245,7 @@ class Slurm:
     def _enter(self, i, user):
         drop = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups"] if user != "root" else []
         env = ["env", "-i", f"HOME=/home/{USER}" if drop else "HOME=/root", f"USER={user}", f"LOGNAME={user}", f"PATH={PATHS}", "LC_ALL=C.UTF-8", "SHELL=/bin/bash",
-               f"SLURM_CONF={self.conf}", "SLURM_TIME_FORMAT=%s", "TMPDIR=/srv"]
+               f"SLURM_CONF={self.conf}", "SLURM_TIME_FORMAT=%s", "TMPDIR=/srv", *self.reports.words]
         return ["nsenter", "-t", str(self.first_process(i)), "-m", "-u", "-i", "-n", "-p", "-r", "-w", *drop, *env]
 
     def on(self, i, *argv, user=USER, check=True, seconds=30, cwd=None, env=()):

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -103,14 +104,15 @@ static void put(struct sim_sock *s)
     free(s);
 }
 
+/* What a call that is not simulated (fchmod) changes is nobody's; not /dev/null, which is everybody's. */
 int sim_fd_new(struct sim_sock *s)
 {
-    static int null = -1;
+    static int blank = -1;
     int fd;
 
-    if (null < 0)
-        null = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC);
-    fd = sim_dup_raw(null);
+    if (blank < 0)
+        blank = (int)syscall(SYS_memfd_create, "fp-sim", MFD_CLOEXEC);
+    fd = sim_dup_raw(blank);
     sim_fds[fd] = (struct sim_fd){.sock = s, .proc = sim_self ? sim_self->proc : NULL};
     return fd;
 }

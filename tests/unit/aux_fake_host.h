@@ -1,7 +1,8 @@
 /*
  * fp-auxhost as the mount sees it, for tests of client/aux: this program, started again by the code under test (opt.auxhost) with the descriptors of auxwire.h;
  * AUX_FAKE_HOST in the environment tells it what it is. What it does is said in the declaration of the first aux-app: `crash=5` ends with every fifth chunk,
- * `code` replaces data, and so on; a second one lets everything pass. Included by the programs that are it: their main calls host_main.
+ * `code` replaces data, `gate` waits with its start while a file has the name that AUX_FAKE_HOST is, and so on; a second one lets everything pass. Included by the
+ * programs that are it: their main calls host_main.
  */
 #ifndef TESTS_AUX_FAKE_HOST_H
 #define TESTS_AUX_FAKE_HOST_H
@@ -80,8 +81,8 @@ static inline void say_ready(const struct fp_auxw_start *s)
         r.app[0].has = FP_AUXW_HAS_IN;
     strcpy(r.app[1].name, "other");
     r.app[1].has = FP_AUXW_HAS_OUT;
-    if (strstr(words, "slow"))
-        usleep(200000);
+    while (strstr(words, "gate") && access(getenv("AUX_FAKE_HOST"), F_OK) == 0)
+        usleep(1000);
     if (s->decode_only || s->napps == 0)
         r.napps = 0;
     say(&r, sizeof r);

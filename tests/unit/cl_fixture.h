@@ -188,13 +188,19 @@ static inline bool fx_write_pages(struct fx_mount *x, struct cl_handle *h, const
 {
     struct cl_pool *pool = x->m.data->pool;
     uint8_t *pages[CL_RECEIVE_PAGES_MAX];
-    size_t n = (len + CL_PAGE_BYTES - 1) / CL_PAGE_BYTES;
+    static atomic_uint ncalls;
+    uint32_t begin = atomic_fetch_add(&ncalls, 1) % 2 ? (uint32_t)(off % CL_PAGE_BYTES) : 0; /* as in the file, or not */
+    size_t n = (begin + len + CL_PAGE_BYTES - 1) / CL_PAGE_BYTES;
 
     if (h->strict || n > CL_RECEIVE_PAGES_MAX || cl_pool_lend(pool, pages, n) < 0)
         return false;
-    for (size_t at = 0; at < len; at += CL_PAGE_BYTES)
-        memcpy(pages[at / CL_PAGE_BYTES], buf + at, len - at < CL_PAGE_BYTES ? len - at : CL_PAGE_BYTES);
-    *done = cl_data_write_pages(&x->m, h, pages, len, off, false);
+    for (size_t at = begin, done_bytes = 0, part; done_bytes < len; at += part, done_bytes += part) {
+        part = CL_PAGE_BYTES - at % CL_PAGE_BYTES;
+        if (part > len - done_bytes)
+            part = len - done_bytes;
+        memcpy(pages[at / CL_PAGE_BYTES] + at % CL_PAGE_BYTES, buf + done_bytes, part);
+    }
+    *done = cl_data_write_pages(&x->m, h, pages, begin, len, off, false);
     for (size_t i = 0; i < n; i++)
         memset(pages[i], 0xEE, CL_PAGE_BYTES); /* the next request: nothing of the file may lie here any more */
     cl_pool_take_back(pool, pages, n);

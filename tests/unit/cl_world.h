@@ -180,6 +180,7 @@ extern atomic_ulong world_recalled; /* serial of the recall that was answered la
 extern atomic_uint world_closed;   /* MSG_CLOSED: how many, and what the last one said */
 extern atomic_ullong world_closed_size;
 extern atomic_llong world_closed_mtime;
+extern atomic_bool world_closed_lost;
 extern atomic_uint world_forward;   /* how often the manager was told that what is recalled goes forward */
 void world_mgr_send(uint32_t type, const ProtobufCMessage *msg);
 ProtobufCMessage *world_copy(const ProtobufCMessage *msg);

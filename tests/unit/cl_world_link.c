@@ -26,6 +26,7 @@ atomic_uint world_forward;
 atomic_uint world_closed;
 atomic_ullong world_closed_size;
 atomic_llong world_closed_mtime;
+atomic_bool world_closed_lost;
 
 struct world_faults world_faults;
 
@@ -206,6 +207,7 @@ static void told_closed(const Fp__Closed *c)
 {
     atomic_store(&world_closed_size, c->size_bytes);
     atomic_store(&world_closed_mtime, c->mtime_ns);
+    atomic_store(&world_closed_lost, c->lost);
     atomic_fetch_add(&world_closed, 1);
 }
 

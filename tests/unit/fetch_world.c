@@ -67,7 +67,7 @@ static int wait_done(void)
 
 static void start_drain(const char *program, uint64_t give_up_ms)
 {
-    struct bnf_drain_config c = { .loop = &x.loop, .service = x.service, .program = program, .target_timeout_ms = TIMEOUT, .give_up_ms = give_up_ms,
+    struct bnf_drain_config c = { .loop = &x.loop, .service = x.service, .program = program, .target_timeout_ms = x.timeout_ms, .give_up_ms = give_up_ms,
                                   .threads = 2, .on = true, .bnf_id = bnf_id, .results = nothing, .changed = nothing };
 
     assert_int_equal(bnf_drain_new(&c, &x.drain), 0);
@@ -135,6 +135,7 @@ int fw_setup(void **state)
 
     (void)state;
     memset(&x, 0, sizeof(x));
+    x.timeout_ms = 20000;
     unsetenv("FP_FAULTS");
     find_program();
     bnf_scratch_init(&x.t);

@@ -22,6 +22,7 @@ static struct peer {
     uint64_t session, lease_time;
 } a, b; /* a asks for leases, b does not */
 static uint64_t ino;
+static bool hello_writes; /* what it has open it has for writing, as real mounts say it */
 
 /* Says hello on a new connection, with what it has open and has leases of. */
 static inline void hello(struct peer *p, bool behind, const uint64_t *open, size_t nopen, const uint64_t *leases, size_t nleases)
@@ -39,6 +40,8 @@ static inline void hello(struct peer *p, bool behind, const uint64_t *open, size
     h.open_known = p->session != 0;
     h.open_ino = (uint64_t *)open;
     h.n_open_ino = nopen;
+    h.open_write_ino = hello_writes ? (uint64_t *)open : NULL;
+    h.n_open_write_ino = hello_writes ? nopen : 0;
     h.behind_ino = (uint64_t *)leases;
     h.n_behind_ino = nleases;
     h.lease_time = p->lease_time;

@@ -15,6 +15,15 @@ $(O)/tests/unit/test_cl_data_burst: ALL_LDFLAGS += -Wl,--wrap=cl_core_connected 
 # The store threads, by a clock that the test moves on.
 $(O)/tests/unit/test_cl_jobs: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=pthread_cond_timedwait
 
+# The mounts of a machine that is the test's.
+$(O)/tests/unit/test_ctl_find: ALL_LDFLAGS += -Wl,--wrap=fopen64 -Wl,--wrap=getxattr -Wl,--wrap=getcwd
+
+# Whether blocks are summed by the library's own function.
+$(O)/tests/unit/test_checksum: ALL_LDFLAGS += -Wl,--wrap=XXH3_64bits_dispatch
+
+# A kernel without IPv6.
+$(O)/tests/unit/test_addr: ALL_LDFLAGS += -Wl,--wrap=socket
+
 # A process that the kernel does not let go.
 $(O)/tests/unit/test_limited: ALL_LDFLAGS += -Wl,--wrap=waitpid
 
@@ -24,7 +33,7 @@ $(O)/tests/unit/test_wholefile: ALL_LDFLAGS += -Wl,--wrap=fsync -Wl,--wrap=renam
 # The application of a job, with a Slurm and a clock that are the test's.
 $(O)/tests/unit/test_job_app: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=nanosleep -Wl,--wrap=kill -Wl,--wrap=fp_command
 # One that can't be removed in time.
-$(O)/tests/unit/test_job_left: ALL_LDFLAGS += -Wl,--wrap=fp_remove_tree -Wl,--wrap=clock_gettime
+$(O)/tests/unit/test_job_left: ALL_LDFLAGS += -Wl,--wrap=fp_remove_tree -Wl,--wrap=mkdir -Wl,--wrap=clock_gettime
 # Who waits for the guard of a job.
 $(O)/tests/unit/test_job_guard: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=job_launch_and_stay
 JOB_END_WRAP := steps_after steps_stop launch_discard launch_end lost_find lost_all lost_clean
@@ -53,6 +62,9 @@ $(O)/tests/unit/test_cl_ops_watch: ALL_LDFLAGS += -Wl,--wrap=cl_aux_events_wante
 CL_OPEN_WRAP := cl_mgr_call_intr cl_mgr_release fuse_req_userdata fuse_req_ctx fuse_reply_open fuse_reply_err cl_early_flush cl_mgr_was_refused
 $(O)/tests/unit/test_cl_data_release: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%) $(CL_OPEN_WRAP:%=-Wl,--wrap=%)
 
+# Sessions of this program, of which the kernel is told things.
+$(O)/tests/unit/test_cl_notify: ALL_LDFLAGS += -Wl,--wrap=fuse_lowlevel_notify_increment_epoch -Wl,--wrap=fuse_lowlevel_notify_inval_inode
+
 # Requests of a kernel that is this program.
 $(O)/tests/unit/test_cl_receive: ALL_LDFLAGS += -Wl,--wrap=cl_data_pool -Wl,--wrap=fuse_session_fd -Wl,--wrap=fuse_session_custom_io_317
 
@@ -62,3 +74,10 @@ $(O)/tests/unit/test_drain_engine $(O)/tests/unit/test_bnf_tasks: | $(O)/bin/fp-
 # Emulated devices, by a clock that the test moves on.
 $(O)/tests/unit/test_bnf_emulated: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=clock_nanosleep
 $(O)/tests/unit/test_bnf_fetch $(O)/tests/unit/test_bnf_stage: | $(O)/bin/fp-drain
+
+# A coordinator that is out of memory; one in a store with attributes of the test's.
+$(O)/tests/unit/test_cv_watch: ALL_LDFLAGS += -Wl,--wrap=strdup
+CW_WRAP := clock_gettime poll getxattr setxattr opendir readdir64 stat64 lstat64
+$(O)/tests/unit/test_cv_watch_loop: ALL_LDFLAGS += $(CW_WRAP:%=-Wl,--wrap=%)
+$(O)/tests/unit/test_cv_watch_store: ALL_LDFLAGS += -Wl,--wrap=getxattr
+$(O)/tests/unit/test_cv_watch_breath: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=poll

@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "fp/checksum.h"
+#include "fp/xxh3.h"
 
 #define LEN (3 * FP_BLOCK_SIZE_BYTES + 17)
 
@@ -40,6 +41,54 @@ static void test_chunk_sum_is_xxh3_of_little_endian_sums_seeded_by_length(void *
     const uint64_t sums[2] = {0x0102030405060708u, 0x80000000000000ffu};
     (void)state;
     assert_true(fp_sum_chunk(sums, 2, 70000) == XXH3_64bits_withSeed(le, sizeof le, 70000));
+}
+
+/* Lengths at which XXH3 changes its ways, and at which vectors of 64 bytes end. */
+static void test_the_fast_sums_are_xxh3(void **state)
+{
+    static const size_t lens[] = {0, 1, 16, 17, 128, 129, 240, 241, 1023, 1024, 1025, 65535, 65536, LEN};
+    unsigned char *data = pattern(LEN);
+    XXH3_state_t *s = XXH3_createState();
+    (void)state;
+    assert_non_null(s);
+    for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
+        XXH128_hash_t h, want = XXH3_128bits(data + 1, lens[i]);
+        assert_true(fp_xxh3_64(data + 1, lens[i]) == XXH3_64bits(data + 1, lens[i]));
+        XXH3_64bits_reset(s);
+        fp_xxh3_64_update(s, data + 1, lens[i] / 3);
+        fp_xxh3_64_update(s, data + 1 + lens[i] / 3, lens[i] - lens[i] / 3);
+        assert_true(XXH3_64bits_digest(s) == XXH3_64bits(data + 1, lens[i]));
+        XXH3_128bits_reset(s);
+        fp_xxh3_128_update(s, data + 1, lens[i] / 3);
+        fp_xxh3_128_update(s, data + 1 + lens[i] / 3, lens[i] - lens[i] / 3);
+        h = XXH3_128bits_digest(s);
+        assert_true(XXH128_isEqual(h, want));
+    }
+    XXH3_freeState(s);
+    free(data);
+}
+
+static unsigned calls; /* of the library's own */
+
+XXH64_hash_t __wrap_XXH3_64bits_dispatch(const void *data, size_t len_bytes);
+
+XXH64_hash_t __wrap_XXH3_64bits_dispatch(const void *data, size_t len_bytes)
+{
+    calls++;
+    return XXH3_64bits(data, len_bytes);
+}
+
+static void test_blocks_are_summed_by_the_library(void **state)
+{
+    unsigned char *data = pattern(LEN);
+    uint64_t sums[4];
+    (void)state;
+    calls = 0;
+    fp_sum_blocks(data, LEN, sums);
+    assert_int_equal(calls, FP_XXH3_PLAIN ? 0 : 4);
+    assert_int_equal(fp_sum_verify(data, LEN, sums), -1);
+    assert_int_equal(calls, FP_XXH3_PLAIN ? 0 : 8);
+    free(data);
 }
 
 /* These numbers are on disks: a change of library or compiler must not change them. */
@@ -108,6 +157,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_block_sums_are_xxh3_of_each_64k),
         cmocka_unit_test(test_chunk_sum_is_xxh3_of_little_endian_sums_seeded_by_length),
+        cmocka_unit_test(test_the_fast_sums_are_xxh3),
+        cmocka_unit_test(test_blocks_are_summed_by_the_library),
         cmocka_unit_test(test_sums_never_change),
         cmocka_unit_test(test_block_count_rounds_up),
         cmocka_unit_test(test_length_is_part_of_the_chunk_sum),

@@ -152,14 +152,15 @@ static void test_bypassing_the_last_one_leaves_no_job_behind(void **state)
 /* More changes than the socket takes at once. */
 static void test_a_new_host_hears_of_all_changes(void **state)
 {
+    const char *gate = getenv("AUX_FAKE_HOST");
     char name[24], value[140];
-    int small = 1, tries = 0;
+    int fd, small = 1, tries = 0;
     pid_t old;
 
     (void)state;
     memset(value, 'v', sizeof value);
     value[sizeof value - 1] = '\0';
-    assert_int_equal(begin("fake x=code-slow"), 0);
+    assert_int_equal(begin("fake x=code-gate-slow"), 0);
     old = mount_.aux->host->pid;
     for (int i = 0; i < 16; i++) {
         snprintf(name, sizeof name, "option%d", i);
@@ -167,6 +168,9 @@ static void test_a_new_host_hears_of_all_changes(void **state)
     }
     while (stats_of_app()->events < 16 && tries++ < 500)
         usleep(10000);
+    fd = open(gate, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    close(fd);
     kill_host();
     for (bool set_it = false; !set_it; usleep(1000)) {
         pthread_mutex_lock(&mount_.aux->lock);
@@ -176,7 +180,8 @@ static void test_a_new_host_hears_of_all_changes(void **state)
         }
         pthread_mutex_unlock(&mount_.aux->lock);
     }
-    for (tries = 0; stats_of_app()->events < 48 && tries < 300; tries++)
+    assert_int_equal(unlink(gate), 0);
+    for (tries = 0; stats_of_app()->events < 48 && tries < 1000; tries++)
         usleep(10000);
     assert_in_range(stats_of_app()->events, 48, 64); /* 16 of them counted by the first host, 16 or 32 by the second: what was not answered is sent again, too */
     end();
@@ -225,9 +230,12 @@ int main(void)
 #endif
     };
 
+    char gate[64];
+
     if (getenv("AUX_FAKE_HOST"))
         return host_main();
-    setenv("AUX_FAKE_HOST", "1", 1);
+    snprintf(gate, sizeof gate, "/tmp/fp-test-gate-%d", (int)getpid());
+    setenv("AUX_FAKE_HOST", gate, 1);
     setenv("FP_KEY", "/a/secret", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

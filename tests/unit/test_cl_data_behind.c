@@ -61,31 +61,28 @@ static void on_end(struct cl_mount *m, struct cl_handle *h)
     atomic_fetch_add(&ended, 1);
 }
 
+/* Within 20 s. */
+#define WAIT_UNTIL(is)                                             \
+    do {                                                           \
+        uint64_t until_ms = fp_now_ms() + 20000;                   \
+        while (!(is) && fp_now_ms() < until_ms)                    \
+            usleep(1000);                                          \
+        assert_true(is);                                           \
+    } while (0)
+
 static void wait_for(atomic_uint *n, unsigned want)
 {
-    uint64_t until_ms = fp_now_ms() + 20000;
-
-    while (*n != want && fp_now_ms() < until_ms)
-        usleep(1000);
-    assert_int_equal(*n, want);
+    WAIT_UNTIL(*n == want);
 }
 
 static void wait_recalled(unsigned long serial)
 {
-    uint64_t until_ms = fp_now_ms() + 20000;
-
-    while (world_recalled != serial && fp_now_ms() < until_ms)
-        usleep(1000);
-    assert_int_equal(world_recalled, serial);
+    WAIT_UNTIL(world_recalled == serial);
 }
 
 static void wait_none(void)
 {
-    uint64_t until_ms = fp_now_ms() + 20000;
-
-    while (cl_data_any_behind(&mnt.m) && fp_now_ms() < until_ms)
-        usleep(1000);
-    assert_false(cl_data_any_behind(&mnt.m));
+    WAIT_UNTIL(!cl_data_any_behind(&mnt.m));
 }
 
 static uint64_t version_of(uint64_t ino)
@@ -98,11 +95,7 @@ static uint64_t version_of(uint64_t ino)
 
 static void wait_for_no_item(void)
 {
-    uint64_t until_ms = fp_now_ms() + 20000;
-
-    while (cl_behind_any(mnt.m.data) && fp_now_ms() < until_ms)
-        usleep(1000);
-    assert_false(cl_behind_any(mnt.m.data));
+    WAIT_UNTIL(!cl_behind_any(mnt.m.data));
 }
 
 /* An open file with something written, of which this mount has the lease. */
@@ -216,15 +209,40 @@ static void test_behind_tells_its_size(void **state)
     check_closed(2, LEN, mtime_ns);
     world_bnf(1)->store_err = 0;
     wait_for_no_item();
-    check_closed(2, LEN, mtime_ns);
+    check_closed(3, 0, 0); /* it was told again, perhaps after its commit */
+    assert_int_equal(h.inode->closes_published, 1); /* as its commit says */
     assert_int_equal(fx_write(&mnt, &h, bytes, WINDOW, LEN), WINDOW);
     world_bnf(1)->store_err = -EIO;
     close_(&h, true);
     assert_int_equal(world_closed_size, LEN + WINDOW);
     store_fails(h.inode);
     world_bnf(1)->store_err = 0;
-    wait_for(&world_closed, 4);
-    check_closed(4, 0, 0);
+    wait_for(&world_closed, 5);
+    check_closed(5, 0, 0);
+    assert_true(world_closed_lost);
+    cl_data_release(&mnt.m, &h, on_end);
+    wait_for(&ended, 1);
+}
+
+/* The release of who closed last would say it; but another program has it open still. */
+static void test_behind_tells_when_nothing_is_left(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino = written(&h);
+
+    (void)state;
+    world_closed = 0;
+    pthread_mutex_lock(&h.inode->lock);
+    h.inode->unclosed++;
+    pthread_mutex_unlock(&h.inode->lock);
+    close_(&h, true);
+    wait_for(&world_closed, 2);
+    check_closed(2, 0, 0);
+    assert_false(world_closed_lost);
+    view_is(ino, LEN);
+    pthread_mutex_lock(&h.inode->lock);
+    h.inode->unclosed--;
+    pthread_mutex_unlock(&h.inode->lock);
     cl_data_release(&mnt.m, &h, on_end);
     wait_for(&ended, 1);
 }
@@ -755,6 +773,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         T(test_behind_close_waits_for_nothing),
         T(test_behind_tells_its_size),
+        T(test_behind_tells_when_nothing_is_left),
         T(test_behind_recall_publishes),
         T(test_behind_says_that_it_goes_forward),
         T(test_behind_what_fails_does_not_go_forward),

@@ -7,10 +7,12 @@
 #include <errno.h>
 
 #include "client/data/fold.h"
+#include "client/data/space.h"
 
 #define WIN (1u << 20)
 
 static struct fx_mount mnt, other;
+static struct world_bnf *bnf;
 static struct cl_handle h, h2;
 static uint8_t *want, *buf;
 static uint64_t ino, size;
@@ -19,7 +21,7 @@ static void begin(uint64_t capacity, uint64_t size_max)
 {
     memset(&world_faults, 0, sizeof world_faults);
     world_core_start();
-    world_bnf_add(1, true, capacity);
+    bnf = world_bnf_add(1, true, capacity);
     fx_start(&mnt, 7, 5000);
     mnt.m.opt.fold = true;
     ino = world_file_new(WIN, 1);
@@ -136,6 +138,81 @@ static void patch_windows(void)
     }
 }
 
+static uint64_t full_ms(void)
+{
+    uint64_t begun_ms = fp_now_ms();
+
+    assert_int_equal(put(5 * WIN, WIN, 3), -ENOSPC);
+    return fp_now_ms() - begun_ms;
+}
+
+static bool has_leases(void)
+{
+    bool has;
+
+    pthread_mutex_lock(&bnf->lock);
+    has = bnf->leases != NULL;
+    pthread_mutex_unlock(&bnf->lock);
+    return has;
+}
+
+static void let_leases_go(void)
+{
+    uint64_t until_ms = fp_now_ms() + 10000;
+
+    while (has_leases()) {
+        cl_space_tick(mnt.m.data, fp_now_ms() + 3000, true); /* they have not been in use for so long */
+        usleep(20000);
+        assert_true(fp_now_ms() < until_ms);
+    }
+}
+
+/* Other mounts have taken what a fold would need: it is hoped for for a while, and not by each write again. */
+static void test_fold_without_space_is_enospc_in_time(void **state)
+{
+    uint64_t begun_ms;
+
+    (void)state;
+    begin(400 * WIN, 8 * WIN);
+    world_faults.mgr_folds = true;
+    patch_windows();
+    assert_true(cl_fold_spare_bytes(mnt.m.data) > 0);
+    let_leases_go();
+    bnf->lease_err = -ENOSPC;
+    begun_ms = fp_now_ms();
+    assert_in_range(full_ms(), 500, 12000);
+    while (fp_now_ms() < begun_ms + 12000)
+        (void)full_ms();
+    assert_in_range(full_ms(), 0, 2500);
+    assert_int_equal(cl_fold_spare_bytes(mnt.m.data), 0);
+    bnf->lease_err = 0;
+    assert_int_equal(put(5 * WIN, WIN, 3), WIN);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    check_bytes();
+    end();
+}
+
+/* What it needs is kept for it while it waits for its next try: a write that took it would leave the store full for good. */
+static void test_fold_that_had_no_space_has_it_next_time(void **state)
+{
+    (void)state;
+    begin(400 * WIN, 8 * WIN);
+    world_faults.mgr_folds = true;
+    patch_windows();
+    let_leases_go();
+    bnf->lease_err = -ENOSPC;
+    (void)cl_fold_now(mnt.m.data, 500); /* all have tried, and wait */
+    pthread_mutex_lock(&bnf->lock);
+    bnf->capacity = bnf->used + WIN + WIN / 4;
+    pthread_mutex_unlock(&bnf->lock);
+    bnf->lease_err = 0;
+    for (uint32_t i = 5; i < 7; i++)
+        assert_int_equal(put(i * WIN, WIN, i), WIN);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    check_bytes();
+    end();
+}
+
 static void test_fold_makes_one_chunk_of_a_window(void **state)
 {
     uint64_t lost, folds;
@@ -202,6 +279,8 @@ int main(void)
         cmocka_unit_test(test_fold_reserves_what_is_written),
         cmocka_unit_test(test_fold_reservations_grow_and_enospc_is_told_to_write),
         cmocka_unit_test(test_fold_small_changes_come_to_no_end),
+        cmocka_unit_test(test_fold_without_space_is_enospc_in_time),
+        cmocka_unit_test(test_fold_that_had_no_space_has_it_next_time),
         cmocka_unit_test(test_fold_makes_one_chunk_of_a_window),
         cmocka_unit_test(test_fold_that_another_mount_was_faster_than),
     };

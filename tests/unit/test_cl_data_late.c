@@ -396,11 +396,12 @@ static void test_late_second_time_at_the_aux_apps(void **state)
 static void test_late_nobody_waits_beyond_the_end_of_the_mount(void **state)
 {
     struct cl_handle h;
-    uint64_t from_ms = fp_now_ms();
+    uint64_t from_ms;
 
     (void)state;
     fake_aux.each_us = EACH_US;
     (void)begin_file(&h, sizeof bytes);
+    from_ms = fp_now_ms();
     cl_data_end_by(&mnt.m, fp_now_ms() + 100);
     assert_int_equal(cl_data_flush(&mnt.m, h.inode), -EIO);
     assert_true(fp_now_ms() - from_ms < CHUNKS * EACH_US / 1000);

@@ -224,6 +224,31 @@ static void test_inode_gone_leaves_with_its_last_handle(void **state)
     assert_null(cl_inode_get(m, 7));
 }
 
+static void left_are(struct cl_mount *m, ssize_t n, const struct cl_open *last)
+{
+    struct cl_open **left;
+    assert_int_equal(cl_open_left(m, &left), n);
+    assert_ptr_equal(n ? left[n - 1] : NULL, last);
+    free(left);
+}
+
+static void test_open_files_that_were_closed_and_not_released(void **state)
+{
+    struct cl_mount *m = *state;
+    struct cl_open file = {.closed = true}, open = {.closed = false}, another = {.closed = true};
+    left_are(m, 0, NULL);
+    cl_open_add(m, &file);
+    cl_open_add(m, &open); /* or a directory, or one that was released and of which something is still to be published */
+    left_are(m, 1, &file);
+    cl_open_add(m, &another);
+    left_are(m, 2, &file);
+    cl_open_remove(m, &file);
+    left_are(m, 1, &another);
+    cl_open_remove(m, &another);
+    left_are(m, 0, NULL);
+    cl_open_remove(m, &open);
+}
+
 static void test_inode_fetch_asks_the_manager_once(void **state)
 {
     struct cl_mount *m = *state;
@@ -325,6 +350,7 @@ int main(void)
         T(test_inode_lists_for_hello_are_whole_or_none),
         T(test_inode_held_ones_are_listed_as_often_as_held),
         T(test_inode_gone_leaves_with_its_last_handle),
+        T(test_open_files_that_were_closed_and_not_released),
         T(test_inode_fetch_asks_the_manager_once),
         T(test_inode_older_news_do_not_shrink_a_file),
         T(test_inode_stat_rounds_times_down),

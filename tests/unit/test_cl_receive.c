@@ -76,7 +76,7 @@ static int setup(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, device), 0);
     assert_int_equal(setsockopt(device[1], SOL_SOCKET, SO_SNDBUFFORCE, &most, sizeof most) == 0 ||
                          setsockopt(device[1], SOL_SOCKET, SO_SNDBUF, &most, sizeof most) == 0, 1);
-    assert_int_equal(cl_pool_new_lending(8 * CL_PAGE_BYTES, 2, no_reclaim, no_pressure, NULL, &pool), 0);
+    assert_int_equal(cl_pool_new_lending(8 * CL_PAGE_BYTES, 3, no_reclaim, no_pressure, NULL, &pool), 0);
     return cl_receive_setup(NULL);
 }
 
@@ -91,13 +91,21 @@ static int teardown(void **state)
 
 static uint8_t sent[HEAD + MAX_WRITE + 4096];
 
-static void ask(uint32_t opcode, size_t bytes, unsigned seed)
+static void ask_at(uint32_t opcode, size_t bytes, unsigned seed, uint64_t off)
 {
     struct fuse_in_header h = {.len = (uint32_t)bytes, .opcode = opcode, .unique = seed};
+    struct fuse_write_in w = {.offset = off, .size = (uint32_t)(bytes - HEAD)};
     for (size_t i = 0; i < bytes; i++)
         sent[i] = (uint8_t)(seed + i * 7 + i / 253);
     memcpy(sent, &h, sizeof h);
+    if (opcode == FUSE_WRITE)
+        memcpy(sent + sizeof h, &w, sizeof w);
     assert_int_equal(send(device[1], sent, bytes, 0), bytes);
+}
+
+static void ask(uint32_t opcode, size_t bytes, unsigned seed)
+{
+    ask_at(opcode, bytes, seed, 0);
 }
 
 static uint8_t *buf;
@@ -110,25 +118,35 @@ static void get(size_t bytes)
 
 static void in_buf(size_t bytes)
 {
-    assert_null(cl_received_pages((const char *)buf + HEAD));
+    uint32_t at;
+    assert_null(cl_received_pages((const char *)buf + HEAD, &at));
     assert_memory_equal(buf, sent, bytes);
+}
+
+static void in_pages_from(size_t bytes, uint32_t from)
+{
+    uint32_t place = CL_PAGE_BYTES;
+    uint8_t **pages = cl_received_pages((const char *)buf + HEAD, &place);
+    assert_non_null(pages);
+    assert_int_equal(place, from);
+    assert_null(cl_received_pages((const char *)buf, &place));
+    assert_memory_equal(buf, sent, HEAD);
+    for (size_t at = HEAD, n; at < bytes; at += n, place += (uint32_t)n) {
+        n = CL_PAGE_BYTES - place % CL_PAGE_BYTES;
+        if (n > bytes - at)
+            n = bytes - at;
+        assert_memory_equal(pages[place / CL_PAGE_BYTES] + place % CL_PAGE_BYTES, sent + at, n);
+    }
 }
 
 static void in_pages(size_t bytes)
 {
-    uint8_t **pages = cl_received_pages((const char *)buf + HEAD);
-    assert_non_null(pages);
-    assert_null(cl_received_pages((const char *)buf));
-    assert_memory_equal(buf, sent, HEAD);
-    for (size_t at = HEAD, n; at < bytes; at += n) {
-        n = bytes - at < CL_PAGE_BYTES ? bytes - at : CL_PAGE_BYTES;
-        assert_memory_equal(pages[(at - HEAD) / CL_PAGE_BYTES], sent + at, n);
-    }
+    in_pages_from(bytes, 0);
 }
 
 static void *small_then_large(void *arg)
 {
-    uint8_t *lent[2];
+    uint8_t *lent[3];
     (void)arg;
     ask(FUSE_LOOKUP, 48, 1);
     get(48);
@@ -139,15 +157,15 @@ static void *small_then_large(void *arg)
     ask(FUSE_SETXATTR, HEAD + CL_PAGE_BYTES, 3);
     get(HEAD + CL_PAGE_BYTES);
     in_buf(HEAD + CL_PAGE_BYTES);
-    assert_int_equal(cl_pool_lend(pool, lent, 2), 0); /* none was taken for these */
-    cl_pool_take_back(pool, lent, 2);
+    assert_int_equal(cl_pool_lend(pool, lent, 3), 0); /* none was taken for these */
+    cl_pool_take_back(pool, lent, 3);
     ask(FUSE_WRITE, HEAD + MAX_WRITE, 4);
     get(HEAD + MAX_WRITE);
     in_buf(HEAD + MAX_WRITE); /* the first large one */
     ask(FUSE_WRITE, HEAD + MAX_WRITE, 5);
     get(HEAD + MAX_WRITE);
     in_pages(HEAD + MAX_WRITE);
-    assert_int_equal(cl_pool_lend(pool, lent, 2), -EAGAIN);
+    assert_int_equal(cl_pool_lend(pool, lent, 3), -EAGAIN);
     return NULL;
 }
 
@@ -179,14 +197,46 @@ static void *all_kinds(void *arg)
     return NULL;
 }
 
+static void write_at(uint64_t off, size_t bytes, uint32_t expected)
+{
+    static unsigned seed = 100;
+    ask_at(FUSE_WRITE, HEAD + bytes, seed++, off);
+    get(HEAD + bytes);
+    in_pages_from(HEAD + bytes, expected);
+}
+
+/* Two large ones that agree say where the next begins, whatever small ones and the first and the last of a file are like. */
+static void *places(void *arg)
+{
+    const uint32_t late = CL_PAGE_BYTES - 16;
+    (void)arg;
+    small_then_large(NULL);
+    write_at(0, MAX_WRITE - 16, 0);
+    write_at(late, MAX_WRITE, 0);
+    write_at(late + MAX_WRITE, MAX_WRITE, 0);
+    write_at(late + 2 * MAX_WRITE, MAX_WRITE, late);
+    write_at(late + 3 * MAX_WRITE, 5000, late);
+    write_at(0, MAX_WRITE - 16, late);
+    write_at(late, MAX_WRITE, late);
+    cl_received_flat((const char *)buf + HEAD);
+    in_buf(HEAD + MAX_WRITE);
+    ask(FUSE_BATCH_FORGET, HEAD + MAX_WRITE + 3000, 30);
+    get(HEAD + MAX_WRITE + 3000);
+    in_buf(HEAD + MAX_WRITE + 3000);
+    for (unsigned i = 0; i < 3; i++)
+        write_at(0, CL_PAGE_BYTES, i < 2 ? late : 0);
+    return NULL;
+}
+
 /* The pages that it leaves are others than it got: they are to be lent again all the same. */
 static void *exchanges(void *arg)
 {
     uint8_t **pages, *own;
+    uint32_t at;
     small_then_large(NULL);
     ask(FUSE_WRITE, HEAD + MAX_WRITE, 6);
     get(HEAD + MAX_WRITE);
-    pages = cl_received_pages((const char *)buf + HEAD);
+    pages = cl_received_pages((const char *)buf + HEAD, &at);
     assert_int_equal(cl_pool_get(pool, &own, 1, 0), 0);
     *(uint8_t **)arg = pages[1];
     pages[1] = own;
@@ -219,13 +269,19 @@ static void test_receive_gives_every_request_whole(void **state)
     on_a_thread(all_kinds, NULL);
 }
 
+static void test_receive_puts_bytes_where_they_lie_in_the_file(void **state)
+{
+    (void)state;
+    on_a_thread(places, NULL);
+}
+
 static void test_receive_gives_back_what_it_has_at_the_end(void **state)
 {
-    uint8_t *lent[2], *kept = NULL, *own;
+    uint8_t *lent[3], *kept = NULL, *own;
     (void)state;
     own = on_a_thread(exchanges, &kept);
-    assert_int_equal(cl_pool_lend(pool, lent, 2), 0);
-    assert_true(lent[0] == own || lent[1] == own);
+    assert_int_equal(cl_pool_lend(pool, lent, 3), 0);
+    assert_true(lent[0] == own || lent[1] == own || lent[2] == own);
     cl_pool_put(pool, &kept, 1);
     assert_int_equal(cl_pool_free_pages(pool), cl_pool_pages(pool));
 }
@@ -235,6 +291,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_receive_uses_pages_after_the_first_large_write, setup, teardown),
         cmocka_unit_test_setup_teardown(test_receive_gives_every_request_whole, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_receive_puts_bytes_where_they_lie_in_the_file, setup, teardown),
         cmocka_unit_test_setup_teardown(test_receive_gives_back_what_it_has_at_the_end, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,7 +28,7 @@ static void test_a_script_without_lines_declares_nothing(void **state)
 static void test_words_of_a_store(void **state)
 {
     (void)state;
-    jf_good(&x, "#FP store ssd=\"/ssd/$USER\" size=1.5GiB mount=$HOME/m backend=memory pool=1GiB chunk-size=4MiB stripe=3 persistent=run-42 on-failure=keep ready=90s reserve=1h\n");
+    jf_good(&x, "#FP store ssd=\"/ssd/$USER\" size=1.5GiB mount=$HOME/m backend=memory pool=1GiB chunk-size=4MiB stripe=3 close=behind persistent=run-42 on-failure=keep ready=90s reserve=1h\n");
     assert_string_equal(x.d.store.ssd, "/ssd/$USER");
     assert_int_equal(x.d.store.size_bytes, 1610612736);
     assert_string_equal(x.d.store.mount, "$HOME/m");
@@ -36,6 +36,7 @@ static void test_words_of_a_store(void **state)
     assert_int_equal(x.d.store.pool_bytes, 1 << 30);
     assert_int_equal(x.d.store.chunk_size_bytes, 4 << 20);
     assert_int_equal(x.d.store.stripe, 3);
+    assert_string_equal(fp_close_names[x.d.store.close], "behind");
     assert_string_equal(x.d.store.persistent, "run-42");
     assert_int_equal(x.d.store.on_failure, JOB_FAILURE_KEEP);
     assert_int_equal(x.d.store.ready_ms, 90000);
@@ -50,6 +51,9 @@ static void test_mistakes_in_a_store(void **state)
     jf_bad("#FP store  size=1MiB\n", 1, 12, "too small: allowed is 64MiB to");
     jf_bad("#FP store ssd=tmp\n", 1, 11, "from / on");
     jf_bad("#FP store sise=1GiB\n", 1, 11, "did you mean 'size'?");
+    jf_bad("#FP store close=behnd\n", 1, 11, "close 'behnd': must be publish, sync or behind: did you mean 'behind'?");
+    jf_bad("#FP store size=1GiB close=\n", 1, 21, "must be publish, sync or behind");
+    jf_bad("#FP store clsoe=sync\n", 1, 11, "did you mean 'close'?");
     jf_bad("#FP store zzzzzz=1\n", 1, 11, "there are ssd, size, mount");
     jf_bad("#FP store =1GiB\n", 1, 11, "no name before '='");
     jf_bad("#FP store \"mount=/a b\"\n", 1, 11, "only what stands behind the = may be in quotes");

@@ -28,9 +28,12 @@
 
 static char top[64];
 static bool slow_disk; /* in every process */
+static unsigned removed; /* by others, so many times: what could not be made since it was there */
 
 int __real_fp_remove_tree(const char *path);
 int __wrap_fp_remove_tree(const char *path);
+int __real_mkdir(const char *path, mode_t mode);
+int __wrap_mkdir(const char *path, mode_t mode);
 int __real_clock_gettime(clockid_t id, struct timespec *ts);
 int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
 
@@ -39,6 +42,18 @@ int __wrap_fp_remove_tree(const char *path)
     while (slow_disk)
         pause();
     return __real_fp_remove_tree(path);
+}
+
+int __wrap_mkdir(const char *path, mode_t mode)
+{
+    int rc = __real_mkdir(path, mode);
+
+    if (rc < 0 && errno == EEXIST && removed) {
+        removed--;
+        (void)rmdir(path);
+        errno = EEXIST;
+    }
+    return rc;
 }
 
 /* Then a minute of it is over in a second. */
@@ -450,6 +465,21 @@ static void test_what_takes_too_long_to_remove_is_left_to_who_comes_next(void **
     assert_false(is_there(gone));
 }
 
+/* It was there when it was to be made, and is not when it is looked at: nobody else's is in the way. */
+static void test_what_is_removed_in_that_moment_is_made_anew(void **state)
+{
+    (void)state;
+    assert_int_equal(job_dir_make(in_top("fpstore-1")), 0);
+    removed = 1;
+    assert_int_equal(job_dir_make(in_top("fpstore-1")), 0);
+    assert_int_equal(removed, 0);
+    assert_true(is_there("fpstore-1"));
+    removed = 1;
+    assert_int_equal(job_dir_hold(in_top("fpstore-1")), 0);
+    assert_int_equal(removed, 0);
+    assert_true(is_there("fpstore-1/.fp-job"));
+}
+
 static void test_who_comes_while_it_is_removed_loses_nothing(void **state)
 {
     int fd;
@@ -743,6 +773,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_note_never_removes_what_is_no_store, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_was_just_being_removed_is_taken_away, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_takes_too_long_to_remove_is_left_to_who_comes_next, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_removed_in_that_moment_is_made_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(test_who_comes_while_it_is_removed_loses_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_store_with_a_name_is_of_its_nodes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_first_start_that_was_killed_leaves_no_half_of_a_store, setup, teardown),

@@ -17,7 +17,7 @@
 #define REG    (S_IFREG | 0644)
 #define FAR_NS (INT64_C(1) << 62) /* a time that the clock does not come to */
 
-static uint64_t slots;
+static uint64_t slots, closes;
 
 static void opens(const struct peer *p, int status)
 {
@@ -70,6 +70,7 @@ static void closed(const struct peer *p, uint64_t size, int64_t mtime_ns)
     m.ino = ino;
     m.size_bytes = size;
     m.mtime_ns = mtime_ns;
+    m.number = ++closes;
     fix_notice(&f, p->conn, FP__MSG_TYPE__MSG_CLOSED, &m);
 }
 
@@ -171,11 +172,50 @@ static void test_what_was_closed_ends_with_the_lease(void **state)
     sees(&b, 5000, FAR_NS);
 }
 
+/* As MSG_CTL_LOCKS says it, of the lease; -1: nobody has one. */
+static int is_behind(void)
+{
+    Fp__CtlLocks m = FP__CTL_LOCKS__INIT;
+    Fp__CtlLocksReply *r = fix_call(&f, b.conn, FP__MSG_TYPE__MSG_CTL_LOCKS, &m, &fp__ctl_locks_reply__descriptor);
+    int is = -1;
+
+    assert_non_null(r);
+    for (size_t i = 0; i < r->n_locks; i++)
+        if (r->locks[i]->kind == FP__CTL_LOCK_KIND__CTL_LOCK_LEASE && r->locks[i]->ino == ino)
+            is = r->locks[i]->behind;
+    fix_free(r);
+    return is;
+}
+
+/* Whatever becomes of times and sizes: the release comes when all is published. */
+static void test_what_was_closed_is_behind_until_it_is_released(void **state)
+{
+    (void)state;
+    assert_int_equal(is_behind(), -1);
+    opens(&a, 0);
+    assert_int_equal(is_behind(), 0);
+    closed(&b, 5000, FAR_NS); /* it has no lease */
+    assert_int_equal(is_behind(), 0);
+    closed(&a, 0, 1000);
+    assert_int_equal(is_behind(), 1);
+    set(FP__SET_ATTR_VALID__SET_MTIME);
+    commit(3000); /* the first of several, perhaps */
+    assert_int_equal(is_behind(), 1);
+    closed(&a, 0, 0); /* nothing is left, and some program has it open */
+    assert_int_equal(is_behind(), 0);
+    closed(&a, 0, 1000);
+    release(&a);
+    assert_int_equal(is_behind(), -1);
+    opens(&a, 0);
+    assert_int_equal(is_behind(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_what_was_closed_is_told_to_who_asks, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_was_closed_ends_with_the_lease, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_was_closed_is_behind_until_it_is_released, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -232,10 +232,10 @@ static const char to_version_1[] =
     "DROP TABLE bad_chunk; DROP TABLE note; DROP TABLE note_key; DROP TABLE hold; DROP TABLE aux_table; DROP TABLE aux_entry;"
     "ALTER TABLE chunk DROP COLUMN round; DROP TABLE bnf_sync; DROP TABLE bnf_lost; ALTER TABLE chunk DROP COLUMN data; ALTER TABLE chunk DROP COLUMN noted;"
     "ALTER TABLE session DROP COLUMN machine; ALTER TABLE session DROP COLUMN boot; ALTER TABLE session DROP COLUMN mount_ns;"
-    "ALTER TABLE inode DROP COLUMN flags; DROP INDEX inode_ckpt; ALTER TABLE inode DROP COLUMN ckpt;"
+    "DROP INDEX inode_lost; DROP INDEX inode_torn; ALTER TABLE inode DROP COLUMN flags; DROP INDEX inode_ckpt; ALTER TABLE inode DROP COLUMN ckpt;"
     "DROP TABLE ckpt_series; DROP TABLE ckpt_set; DROP TABLE version; DROP TABLE version_win; DROP TABLE given_up; DROP TABLE overtaken; DROP TABLE policy;"
     "DROP TABLE target; DROP TABLE tfile; DROP TABLE ext; DROP TABLE drained; DROP TABLE drain_job; DROP TABLE drain_file; DROP TABLE drain_part;"
-    "PRAGMA user_version=1";
+    "DROP INDEX xattr_convert; PRAGMA user_version=1";
 
 static void test_database_of_version_1_is_brought_up(void **state)
 {
@@ -261,6 +261,52 @@ static void test_database_of_version_1_is_brought_up(void **state)
     fix_close(&f);
 }
 
+static void test_conversions_of_version_7_are_found(void **state)
+{
+    (void)state;
+    fix_open(&f, db, false);
+    assert_int_equal(fix_set_xattr(&f, fix_mk(&f, MGR_ROOT_INO, "a", REG), "user.fp.convert", "waiting", 0), 0);
+    fix_close(&f);
+    sql(db, "DROP INDEX xattr_convert; PRAGMA user_version=7");
+    fix_open(&f, db, false);
+    assert_int_equal(fix_sql(&f, "PRAGMA user_version"), MGR_DB_VERSION);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM xattr INDEXED BY xattr_convert WHERE name=x'757365722e66702e636f6e76657274'"), 1);
+    fix_check(&f);
+    fix_close(&f);
+}
+
+static void test_the_index_that_version_8_lacks_is_made(void **state)
+{
+    uint64_t a;
+
+    (void)state;
+    fix_open(&f, db, false);
+    a = fix_mk(&f, MGR_ROOT_INO, "a", REG);
+    fix_close(&f);
+    sql(db, "DROP INDEX inode_lost; UPDATE inode SET flags=flags|512 WHERE mode&61440=32768; PRAGMA user_version=8");
+    fix_open(&f, db, false);
+    assert_int_equal(fix_sql(&f, "PRAGMA user_version"), MGR_DB_VERSION);
+    assert_int_equal(fix_sql(&f, "SELECT ino FROM inode INDEXED BY inode_lost WHERE flags&512<>0 AND nlink>0"), (int64_t)a);
+    fix_check(&f);
+    fix_close(&f);
+}
+
+static void test_the_index_that_version_9_lacks_is_made(void **state)
+{
+    uint64_t a;
+
+    (void)state;
+    fix_open(&f, db, false);
+    a = fix_mk(&f, fix_mk(&f, MGR_ROOT_INO, "chk_1", S_IFDIR | 0755), "a", REG);
+    fix_close(&f);
+    sql(db, "DROP INDEX inode_torn; UPDATE inode SET flags=flags|32 WHERE mode&61440=32768; PRAGMA user_version=9");
+    fix_open(&f, db, false);
+    assert_int_equal(fix_sql(&f, "PRAGMA user_version"), MGR_DB_VERSION);
+    assert_int_equal(fix_sql(&f, "SELECT ino FROM inode INDEXED BY inode_torn WHERE ckpt<>0 AND flags&1568<>0"), (int64_t)a);
+    fix_check(&f);
+    fix_close(&f);
+}
+
 /* Damage was known by its places in files alone. */
 static void test_damage_of_version_3_is_taken_over(void **state)
 {
@@ -274,7 +320,7 @@ static void test_damage_of_version_3_is_taken_over(void **state)
     fix_close(&f);
     sql(db, "DROP TABLE bad_chunk; INSERT INTO damage SELECT chunk,ino,off,len,1,1,'',0 FROM slice WHERE off=0;"
             "INSERT INTO damage SELECT chunk,ino,off+1,len,1,0,'',0 FROM slice WHERE off=0; PRAGMA user_version=3;"
-            "ALTER TABLE inode DROP COLUMN flags; DROP INDEX inode_ckpt; ALTER TABLE inode DROP COLUMN ckpt; ALTER TABLE chunk DROP COLUMN round");
+            "DROP INDEX inode_lost; DROP INDEX inode_torn; ALTER TABLE inode DROP COLUMN flags; DROP INDEX inode_ckpt; ALTER TABLE inode DROP COLUMN ckpt; ALTER TABLE chunk DROP COLUMN round");
     fix_open(&f, db, false);
     assert_int_equal(fix_sql(&f, "PRAGMA user_version"), MGR_DB_VERSION);
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM bad_chunk WHERE missing=0"), 1);
@@ -319,6 +365,9 @@ int main(void)
         T(test_store_keeps_identity_and_defaults),
         T(test_open_refuses_other_databases),
         T(test_database_of_version_1_is_brought_up),
+        T(test_conversions_of_version_7_are_found),
+        T(test_the_index_that_version_8_lacks_is_made),
+        T(test_the_index_that_version_9_lacks_is_made),
         T(test_damage_of_version_3_is_taken_over),
         T(test_failed_migration_leaves_the_older_database_as_it_is),
     };

@@ -371,6 +371,38 @@ static void test_an_intricate_pattern_ends(void **state)
     assert_int_equal(mgr_step_pattern(path, sizeof path, pattern, &s), -1);
 }
 
+static void check_result(const char *name, bool directory, const char *rest, const char *want)
+{
+    struct mgr_step s;
+
+    assert_true(mgr_step_word(name, strlen(name), directory, &s));
+    assert_true(mgr_step_result(&s, rest, strlen(rest)));
+    assert_int_equal(s.how, MGR_STEP_CONVERTED);
+    assert_int_equal(s.template_len, strlen(want));
+    assert_memory_equal(s.template, want, strlen(want));
+}
+
+static void test_results_of_conversions_have_a_template_of_their_own(void **state)
+{
+    static const char *const temporary[] = {".fp-convert-a", ".fp-convert-ABcdZ"}, *const others[] = {".fp-convert-", ".fp-convert-a1", ".fp-convert-a.h5", "fp-convert-a", ".fp-conver"};
+    char rest[256];
+    struct mgr_step s;
+
+    (void)state;
+    check_result("dump_0007.h5", false, ".h5", "dump_#.h5");
+    check_result("dump_0007_part3.nc4", false, "_part3.nc4", "dump_#_part*.nc4");
+    check_result("dump_0007", false, "", "dump_#."); /* no file's */
+    check_result("dump_0007", true, ".h5", "dump_#.h5");
+    memset(rest, 'x', sizeof rest);
+    assert_true(mgr_step_word("dump_0007", 9, false, &s));
+    assert_false(mgr_step_result(&s, rest, 250));
+    assert_true(mgr_step_result(&s, rest, 249));
+    for (size_t i = 0; i < sizeof temporary / sizeof *temporary; i++)
+        assert_true(mgr_step_is_convert(temporary[i], strlen(temporary[i])));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(mgr_step_is_convert(others[i], strlen(others[i])));
+}
+
 /* The longest names: nothing is written past the template. */
 static void test_names_as_long_as_they_may_be(void **state)
 {
@@ -401,6 +433,7 @@ int main(void)
         cmocka_unit_test_setup(test_steps_grow_one_after_the_other_and_ranks_do_not, begin),
         cmocka_unit_test_setup(test_patterns, begin),
         cmocka_unit_test_setup(test_an_intricate_pattern_ends, begin),
+        cmocka_unit_test_setup(test_results_of_conversions_have_a_template_of_their_own, begin),
         cmocka_unit_test_setup(test_names_as_long_as_they_may_be, begin),
     };
 

@@ -397,6 +397,35 @@ static void test_restart(void **state)
     }
 }
 
+static int change(unsigned how)
+{
+    return how == 0 ? (fix_write(&f, file, 0, CHUNK) ? 0 : f.status) : how == 1 ? fix_truncate(&f, file, 0) : fix_punch(&f, file, 0, 10);
+}
+
+/* Its answer was lost on the way, or came too late: when it is asked for again, it is not that all went well. */
+static void test_who_was_overtaken_is_told_so_when_he_asks_again(void **state)
+{
+    uint64_t session = f.session;
+    Fp__Sync m = FP__SYNC__INIT;
+
+    (void)state;
+    m.ino = file;
+    for (unsigned how = 0; how < 3; how++) {
+        open_by(f.conn, file);
+        assert_int_equal(change(how), 0);
+        dies(f.conn);
+        f.conn = fix_conn(&f);
+        assert_int_equal(fix_hello_client(&f, f.conn, session, NULL), session);
+        fix_keepalive(&f);
+        assert_true(map_sum(file) == was);
+        f.seq--;
+        assert_int_equal(change(how), FP_EOVERTAKEN);
+        fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_SYNC, &m, &fp__sync_reply__descriptor));
+        assert_int_equal(f.status, FP_EOVERTAKEN);
+        assert_true(map_sum(file) == was);
+    }
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
@@ -407,6 +436,7 @@ int main(void)
         T(both_mounts_close),
         T(the_release_of_one_that_has_written_keeps_what_it_wrote),
         T(a_program_is_killed_and_another_of_its_mount_closes),
+        T(who_was_overtaken_is_told_so_when_he_asks_again),
         T(one_that_has_not_written_dies),
         T(one_that_writes_after_a_close_and_dies),
         T(one_that_has_written_and_closed_dies),

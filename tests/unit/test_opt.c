@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,11 @@
 
 #include "fp/opt.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
 #define KEY_TEXT "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
 struct options {
@@ -387,6 +393,36 @@ static void test_a_program_without_a_section_reads_no_file(void **state)
     assert_int_equal(fp_opts_finish(handle), 0);
 }
 
+/* What a shell makes of DUMP/rank_*: the memory grows with them, not with their square. */
+static void test_a_list_of_many_words_takes_little_memory(void **state)
+{
+    enum { N = 30000 };
+    static char *argv[N + 1];
+    static char words[N][16];
+    struct fp_strlist list;
+    const struct fp_opt files[] = {{.name = "file", .type = FP_OPT_TYPE_LIST, .max = N, .flags = FP_OPT_POSITIONAL | FP_OPT_WHOLE | FP_OPT_NO_FILE, .help = "Files."}, FP_OPT_END};
+    const struct fp_opt_table words_table = {.prog = "test", .summary = "Words.", .opts = files};
+    struct fp_opts *o = fp_opts_new(&words_table, &list);
+    struct mallinfo2 before = mallinfo2(), after;
+    (void)state;
+
+    argv[0] = (char[]){"test"};
+    for (int i = 0; i < N; i++) {
+        snprintf(words[i], sizeof words[i], "rank_%d", i);
+        argv[i + 1] = words[i];
+    }
+    assert_int_equal(fp_opts_args(o, N + 1, argv), 0);
+    after = mallinfo2();
+    assert_int_equal(list.count, N);
+    for (int i = 0; i < N; i++)
+        assert_string_equal(list.items[i], words[i]);
+    if (SANITIZED)
+        print_message("memory is not measured: this allocator has no mallinfo2\n");
+    else
+        assert_true(after.uordblks > before.uordblks && after.uordblks + after.hblkhd - before.uordblks - before.hblkhd < 32 << 20);
+    fp_opts_free(o);
+}
+
 static void test_man_page_lists_every_visible_option(void **state)
 {
     static char text[32768];
@@ -439,6 +475,7 @@ int main(void)
         TEST(test_exit_codes_are_0_for_help_and_2_for_mistakes),
         TEST(test_help_fits_80_columns),
         TEST(test_a_program_without_a_section_reads_no_file),
+        TEST(test_a_list_of_many_words_takes_little_memory),
         TEST(test_man_page_lists_every_visible_option),
         TEST(test_nearest_name_is_near_or_none),
     };
