@@ -1,5 +1,5 @@
 # Man pages: docs/man/NAME.SECTION.in, with the options that the programs themselves print put in (fill.sh).
-MAN_NAMES := fp-manager.8 fp-benefactor.8 fp-mount.8 fp-auxhost.8 fp-drain.8 fpctl.1 fp-store.1 fp-job.1 fp-jobscript.7 fp-auxtest.1 fp-slowfs.1 fpior.1 fp.conf.5
+MAN_NAMES := fp-manager.8 fp-benefactor.8 fp-mount.8 fp-auxhost.8 fp-drain.8 fpctl.1 fp-store.1 fp-job.1 fp-jobscript.7 fp-auxtest.1 fp-slowfs.1 fp-convert.1 fpior.1 fp.conf.5
 MAN_DIR   := $(O)/man
 MAN_PAGES := $(addprefix $(MAN_DIR)/,$(MAN_NAMES) mount.fuse.fpstore.8 fp-enter.1)
 
@@ -20,6 +20,7 @@ $(MAN_DIR)/fp-mount.8: $(O)/bin/fp-mount
 $(MAN_DIR)/fpctl.1: $(O)/bin/fpctl
 $(MAN_DIR)/fp-store.1: $(O)/bin/fp-store
 $(MAN_DIR)/fp-slowfs.1: $(O)/bin/fp-slowfs
+$(MAN_DIR)/fp-convert.1: $(O)/bin/fp-convert
 $(MAN_DIR)/fp-job.1 $(MAN_DIR)/fp-jobscript.7: $(O)/bin/fp-job
 $(MAN_DIR)/fp.conf.5: $(addprefix $(O)/bin/,fp-manager fp-benefactor fp-mount fpctl fp-store fp-job)
 
