@@ -25,8 +25,10 @@ void bnf_disk_submit(struct bnf_disk *d, struct bnf_task *task);
 /* Tasks submitted and not done yet. Thread of the loop. */
 size_t bnf_disk_pending(const struct bnf_disk *d);
 
-/* For how long the task that runs longest has been running; 0: none runs. Thread of the loop. */
-uint64_t bnf_disk_oldest_ms(struct bnf_disk *d);
+/* How many calls of this, this one included, have found the task that runs longest at work; 0: none runs.
+ * Called at regular times it tells how long that has been, without the time in which the whole process stood
+ * still (stopped, or its machine was): for that the device can't be blamed. Thread of the loop. */
+unsigned bnf_disk_look(struct bnf_disk *d);
 
 /* Waits for the threads (tasks not begun are dropped), frees; closes its handle: the loop must run once more.
  */

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 
 #include "benefactor/disk.h"
-#include "fp/clock.h"
 
 struct bnf_disk {
     uv_async_t async;
@@ -29,7 +28,8 @@ struct bnf_disk {
 struct worker {
     struct bnf_disk *disk;
     pthread_t thread;
-    uint64_t began_ms; /* disk->lock; of the task that it runs; 0: none */
+    bool busy;      /* disk->lock, both */
+    unsigned looks; /* that have found it at the task that it runs */
 };
 
 static void *disk_thread(void *arg)
@@ -51,11 +51,12 @@ static void *disk_thread(void *arg)
         d->head = t->next;
         if (!d->head)
             d->tail = &d->head;
-        w->began_ms = fp_now_ms();
+        w->busy = true;
+        w->looks = 0;
         pthread_mutex_unlock(&d->lock);
         t->run(t);
         pthread_mutex_lock(&d->lock);
-        w->began_ms = 0;
+        w->busy = false;
         first = d->done_head == NULL;
         t->next = NULL;
         *d->done_tail = t;
@@ -131,19 +132,19 @@ void bnf_disk_submit(struct bnf_disk *d, struct bnf_task *task)
     pthread_mutex_unlock(&d->lock);
 }
 
-uint64_t bnf_disk_oldest_ms(struct bnf_disk *d)
+unsigned bnf_disk_look(struct bnf_disk *d)
 {
-    uint64_t now_ms = fp_now_ms(), oldest_ms = 0;
+    unsigned most = 0;
 
     pthread_mutex_lock(&d->lock);
     for (unsigned i = 0; i < d->nthreads; i++) {
-        uint64_t began_ms = d->workers[i].began_ms;
+        struct worker *w = &d->workers[i];
 
-        if (began_ms && now_ms - began_ms > oldest_ms)
-            oldest_ms = now_ms - began_ms;
+        if (w->busy && ++w->looks > most)
+            most = w->looks;
     }
     pthread_mutex_unlock(&d->lock);
-    return oldest_ms;
+    return most;
 }
 
 size_t bnf_disk_pending(const struct bnf_disk *d)

@@ -44,6 +44,8 @@ bool bnf_health_failed(struct bnf_health *h, const char *what, int rc, uint64_t 
                  fp_strerror(rc));
     else if (state == BNF_STATE_READONLY)
         snprintf(h->text, sizeof(h->text), "the file system under --dir is read-only (%s)", what);
+    else if (rc == -ETIMEDOUT)
+        snprintf(h->text, sizeof(h->text), "the device under --dir does not answer (%s)", what);
     else
         snprintf(h->text, sizeof(h->text), "the device under --dir fails (%s: %s)", what, fp_strerror(rc));
     return true;

@@ -230,6 +230,7 @@ static int make_service(void)
     struct bnf_service_config c = {.loop = &self.loop,
                                    .backend = self.backend,
                                    .threads = (unsigned)self.opt.threads,
+                                   .device_timeout_ms = self.opt.device_timeout_ms,
                                    .buffer_bytes = buffer_bytes(),
                                    .capacity_bytes = self.opt.size_bytes,
                                    .segment_bytes = self.opt.segment_bytes,

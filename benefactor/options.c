@@ -107,6 +107,8 @@ static const struct fp_opt options[] = {
                 "Memory for chunks that come and go over the network."),
     FP_OPT_INT(struct bnf_options, threads, "threads", "4", 1, 256,
                "Threads that read and write the device."),
+    FP_OPT_DURATION(struct bnf_options, device_timeout_ms, "device-timeout", "5s", 1000, FP_HOUR_MS(1),
+                    "An operation of the device that takes longer: the device does not answer, and new data goes elsewhere, or waits, until it does."),
     FP_OPT_STRING(struct bnf_options, cores_text, "cores", NULL,
                   "Service cores: the program runs on these alone, such as 0,2-5. By default, anywhere.",
                   .arg = "LIST", .check = check_cores),

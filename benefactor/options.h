@@ -23,6 +23,7 @@ struct bnf_options {
     uint64_t segment_bytes; /* 0: by the size */
     uint64_t buffer_bytes;
     uint64_t start_timeout_ms;
+    uint64_t device_timeout_ms;
     int64_t threads;
     int64_t ready_fd;
     const char *backend_text;

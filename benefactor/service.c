@@ -28,7 +28,6 @@
 
 #define OPS_MAX    16u /* disk operations under way at a time */
 #define TICK_MS    500u
-#define HUNG_MS    5000u /* an operation takes longer: the device does not answer */
 #define FULL_BYTES (FP_MIB(1) + FP_RECORD_HEADER_BYTES) /* less free than this: full */
 
 /* ---------------------------------------------------------------- disk operations */
@@ -238,9 +237,9 @@ static void on_tick(uv_timer_t *timer)
         drain_step(v);
         return;
     }
-    hung = bnf_disk_oldest_ms(v->disk) > HUNG_MS;
+    hung = (uint64_t)bnf_disk_look(v->disk) * TICK_MS > v->config.device_timeout_ms;
     if (hung)
-        service_disk_failed(v, "no answer", -ETIMEDOUT);
+        service_disk_failed(v, "longer than --device-timeout", -ETIMEDOUT);
     if (v->tick_running)
         return;
     t = calloc(1, sizeof(*t));

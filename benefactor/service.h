@@ -24,6 +24,7 @@ struct bnf_service_config {
     uint8_t store_uuid[16];
     uint8_t bnf_uuid[16];
     unsigned threads;
+    uint64_t device_timeout_ms; /* an operation that takes longer: the device does not answer */
     size_t buffer_bytes;
     uint64_t capacity_bytes;
     uint64_t segment_bytes;

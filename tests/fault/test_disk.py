@@ -158,6 +158,36 @@ def test_disk_turns_read_only(disk, new_store):
     assert_same(read_file(m.at("f")), content(2, 0, 40 * MIB))
 
 
+@pytest.mark.expect_log(r"the device under --dir does not answer \(longer than --device-timeout\)")
+def test_a_device_that_pauses(new_store):
+    """An operation takes longer than --device-timeout: new data goes to the other benefactor meanwhile, and back when it is over."""
+    s = new_store()
+    s.start_manager()
+    b = s.add_benefactor("--device-timeout=1s", fault="bnf.fallocate=delay:ms=8000:count=1")
+    s.add_benefactor(node=1)
+    m = s.add_mount()
+    write_file(m.at("wakes"), content(1, 0, 20 * MIB), sync=True)
+    b.wait_log(r"does not answer", 5)
+    write_file(m.at("meanwhile"), content(2, 0, 50 * MIB), sync=True)
+    assert "takes data again" not in b.text(), "nothing was written while the device paused"
+    b.wait_log("the device takes data again", 12)
+    write_file(m.at("after"), content(3, 0, 50 * MIB), sync=True)
+    for i, name in enumerate(("wakes", "meanwhile", "after"), 1):
+        size = 20 * MIB if i == 1 else 50 * MIB
+        assert_same(read_file(m.at(name)), content(i, 0, size), name)
+
+
+def test_a_device_that_is_only_slow_says_nothing(new_store):
+    """Less than --device-timeout: it takes as long as it takes, and nobody hears of it."""
+    s = new_store()
+    s.start_manager()
+    b = s.add_benefactor("--device-timeout=30s", fault="bnf.fallocate=delay:ms=6000:count=1")
+    m = s.add_mount()
+    write_file(m.at("f"), content(1, 0, 20 * MIB), sync=True)
+    b.wait_log("fault fired: bnf.fallocate", 5)
+    assert_same(read_file(m.at("f")), content(1, 0, 20 * MIB))
+
+
 @pytest.mark.limit(90)
 @pytest.mark.expect_log(DISK_WORDS + r"|can't be read")
 @pytest.mark.parametrize("who,fault", [

@@ -159,7 +159,7 @@ static const struct bnf_backend_ops be_ops = {.name = "fuzz", .create = be_creat
 int __wrap_bnf_disk_new(uv_loop_t *loop, unsigned threads, struct bnf_disk **out);
 void __wrap_bnf_disk_submit(struct bnf_disk *d, struct bnf_task *task);
 size_t __wrap_bnf_disk_pending(const struct bnf_disk *d);
-uint64_t __wrap_bnf_disk_oldest_ms(struct bnf_disk *d);
+unsigned __wrap_bnf_disk_look(struct bnf_disk *d);
 void __wrap_bnf_disk_free(struct bnf_disk *d);
 
 int __wrap_bnf_disk_new(uv_loop_t *loop, unsigned threads, struct bnf_disk **out)
@@ -180,9 +180,9 @@ size_t __wrap_bnf_disk_pending(const struct bnf_disk *d)
     return d->n;
 }
 
-uint64_t __wrap_bnf_disk_oldest_ms(struct bnf_disk *d)
+unsigned __wrap_bnf_disk_look(struct bnf_disk *d)
 {
-    return d->n > 0 && x.fails > 3 ? 6000 : 0;
+    return d->n > 0 && x.fails > 3 ? 12 : 0;
 }
 
 void __wrap_bnf_disk_free(struct bnf_disk *d)
@@ -428,7 +428,7 @@ static void manager_hello(struct fuzz_in *in, uint8_t how)
 static void start(struct fuzz_in *in, uint8_t how)
 {
     static uv_loop_t loop;
-    struct bnf_service_config c = {.loop = &loop, .backend = &x.backend, .threads = 1, .buffer_bytes = 3u << 20, .capacity_bytes = 80u << 20,
+    struct bnf_service_config c = {.loop = &loop, .backend = &x.backend, .threads = 1, .device_timeout_ms = 5000, .buffer_bytes = 3u << 20, .capacity_bytes = 80u << 20,
                                    .segment_bytes = 32u << 20, .random = 12345, .changed = on_changed, .pressed = on_pressed};
     struct bnf_manager_config m = {.loop = &loop, .manager = "m:1", .node = "n1", .port = 2, .local_path = "s", .backend = "fuzz",
                                    .start_timeout_ms = 60000, .registered = on_registered, .failed = on_stop, .stop = on_stop};

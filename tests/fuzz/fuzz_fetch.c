@@ -136,7 +136,7 @@ static const struct bnf_backend_ops be_ops = {.name = "fuzz", .create = be_creat
 int __wrap_bnf_disk_new(uv_loop_t *loop, unsigned threads, struct bnf_disk **out);
 void __wrap_bnf_disk_submit(struct bnf_disk *d, struct bnf_task *task);
 size_t __wrap_bnf_disk_pending(const struct bnf_disk *d);
-uint64_t __wrap_bnf_disk_oldest_ms(struct bnf_disk *d);
+unsigned __wrap_bnf_disk_look(struct bnf_disk *d);
 void __wrap_bnf_disk_free(struct bnf_disk *d);
 
 int __wrap_bnf_disk_new(uv_loop_t *loop, unsigned threads, struct bnf_disk **out)
@@ -157,7 +157,7 @@ size_t __wrap_bnf_disk_pending(const struct bnf_disk *d)
     return d->n;
 }
 
-uint64_t __wrap_bnf_disk_oldest_ms(struct bnf_disk *d)
+unsigned __wrap_bnf_disk_look(struct bnf_disk *d)
 {
     (void)d;
     return 0;
@@ -537,7 +537,7 @@ static void on_deleted(void *arg, int status)
 static void start(struct fuzz_in *in)
 {
     static uv_loop_t loop;
-    struct bnf_service_config c = {.loop = &loop, .backend = &x.backend, .threads = 1, .buffer_bytes = 3u << 20, .capacity_bytes = 80u << 20,
+    struct bnf_service_config c = {.loop = &loop, .backend = &x.backend, .threads = 1, .device_timeout_ms = 5000, .buffer_bytes = 3u << 20, .capacity_bytes = 80u << 20,
                                    .segment_bytes = 32u << 20, .random = 12345, .changed = nothing, .pressed = on_pressed};
     struct bnf_drain_config d = {.loop = &loop, .program = "fp-drain", .target_timeout_ms = 5000, .give_up_ms = 20000, .threads = 2, .on = true,
                                  .bnf_id = bnf_id, .results = nothing, .changed = nothing};

@@ -16,11 +16,11 @@ WIRE_WRAP := fp_rpc_listen fp_rpc_connect fp_rpc_call fp_rpc_send fp_rpc_reply f
              fp_rpc_listener_close fp_rpc_listener_port fp_rpc_flush fp_rpc_set_uuid uv_timer_init uv_timer_start uv_timer_stop uv_timer_get_due_in \
              uv_close clock_gettime
 MEMFILE_WRAP := bnf_file_write bnf_file_read bnf_file_reopen close lseek64 fstat64
-BNF_WRAP := bnf_disk_new bnf_disk_submit bnf_disk_pending bnf_disk_oldest_ms bnf_disk_free fp_fdlink_listen fp_fdlink_server_close fp_fdlink_reply \
+BNF_WRAP := bnf_disk_new bnf_disk_submit bnf_disk_pending bnf_disk_look bnf_disk_free fp_fdlink_listen fp_fdlink_server_close fp_fdlink_reply \
             fp_fdlink_reply_to fp_fdlink_peer_get fp_fdlink_peer_put fp_fdlink_peer_set_data fp_fdlink_peer_data fp_fdlink_peer_pid
 $(O)/tests/fuzz/fuzz_benefactor: ALL_LDFLAGS += $(WIRE_WRAP:%=-Wl,--wrap=%) $(BNF_WRAP:%=-Wl,--wrap=%) $(MEMFILE_WRAP:%=-Wl,--wrap=%)
 # Draining and fetching, with a worker that is the input.
-FETCH_WRAP := bnf_disk_new bnf_disk_submit bnf_disk_pending bnf_disk_oldest_ms bnf_disk_free dworker_start dworker_send dworker_segment_use dworker_segment_unuse \
+FETCH_WRAP := bnf_disk_new bnf_disk_submit bnf_disk_pending bnf_disk_look bnf_disk_free dworker_start dworker_send dworker_segment_use dworker_segment_unuse \
               dworker_end dworker_reap dworker_memory
 $(O)/tests/fuzz/fuzz_fetch: ALL_LDFLAGS += $(WIRE_WRAP:%=-Wl,--wrap=%) $(FETCH_WRAP:%=-Wl,--wrap=%) $(MEMFILE_WRAP:%=-Wl,--wrap=%)
 $(O)/tests/fuzz/fuzz_recover: ALL_LDFLAGS += $(MEMFILE_WRAP:%=-Wl,--wrap=%) -Wl,--wrap=bnf_backend_dir_open

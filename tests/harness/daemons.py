@@ -348,6 +348,8 @@ class Store:
         name = f"benefactor-{len(self.benefactors) + 1}"
         path = path or os.path.join(self.dir, name)
         os.makedirs(path, exist_ok=True)
+        if not any(a.startswith("--device-timeout") for a in args):  # others use the device: what they do to it fails no test
+            args = (*args, "--device-timeout=10min")
         b = Daemon("fp-benefactor", name, self.logs, [
             f"--manager={self.addr}", f"--dir={path}", f"--size={size}", f"--backend={backend}",
             f"--listen={addr}:0", f"--key={self.key}", f"--node={self.node_name(node)}", *args],

@@ -90,6 +90,7 @@ static void start_server(struct bnf_world *x, size_t buffer_bytes)
     struct bnf_service_config c = {.loop = &x->loop,
                                    .backend = x->backend,
                                    .threads = 2,
+                                   .device_timeout_ms = 5000,
                                    .buffer_bytes = buffer_bytes,
                                    .capacity_bytes = BW_SIZE,
                                    .segment_bytes = 64 * BW_MIB,

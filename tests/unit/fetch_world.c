@@ -130,7 +130,7 @@ static void make_target(void)
 
 int fw_setup(void **state)
 {
-    struct bnf_service_config c = { .loop = &x.loop, .threads = 2, .buffer_bytes = 32 * MIB, .capacity_bytes = CAPACITY, .segment_bytes = 32 * MIB,
+    struct bnf_service_config c = { .loop = &x.loop, .threads = 2, .device_timeout_ms = 5000, .buffer_bytes = 32 * MIB, .capacity_bytes = CAPACITY, .segment_bytes = 32 * MIB,
                                     .random = 4711, .changed = nothing, .pressed = pressed };
 
     (void)state;

@@ -76,6 +76,7 @@ static void run_child(struct fixture *x, int ready_fd)
     struct bnf_recover_result r;
     struct bnf_service_config c = {.loop = &loop,
                                    .threads = 2,
+                                   .device_timeout_ms = 5000,
                                    .buffer_bytes = 20 * MIB,
                                    .capacity_bytes = 1024 * MIB,
                                    .segment_bytes = 64 * MIB,

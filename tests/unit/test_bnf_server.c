@@ -333,6 +333,7 @@ static uint64_t life_of_next_process(struct bnf_world *x)
     struct bnf_service_config c = {.loop = &loop,
                                    .backend = x->backend,
                                    .threads = 1,
+                                   .device_timeout_ms = 5000,
                                    .buffer_bytes = BW_MIB,
                                    .capacity_bytes = BW_SIZE,
                                    .segment_bytes = 64 * BW_MIB,

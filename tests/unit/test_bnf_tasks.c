@@ -126,7 +126,7 @@ static void find_program(void)
 
 static int setup(void **state)
 {
-    struct bnf_service_config c = { .loop = &x.loop, .threads = 2, .buffer_bytes = 32 * MIB, .capacity_bytes = 256 * MIB, .segment_bytes = 64 * MIB,
+    struct bnf_service_config c = { .loop = &x.loop, .threads = 2, .device_timeout_ms = 5000, .buffer_bytes = 32 * MIB, .capacity_bytes = 256 * MIB, .segment_bytes = 64 * MIB,
                                     .random = 4711, .changed = nothing, .pressed = pressed };
 
     (void)state;
