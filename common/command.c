@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -14,6 +15,8 @@
 
 #include "fp/clock.h"
 #include "fp/limited.h"
+
+#define FIRST_BYTES 65536u
 
 /* Between fork and exec: only what may be called there. out, err: where they go; err < 0: nowhere. Returns if that failed. */
 static void become(char *const argv[], int out, int err, pid_t parent)
@@ -55,29 +58,56 @@ static int start(char *const argv[], int out, int err, pid_t *pid)
     return -failed;
 }
 
+/* Where what a program writes goes: size bytes, or, where more may come, as many as are needed up to max. */
+struct kept {
+    char *text; /* NUL-terminated */
+    size_t n, size, max;
+    bool cut;
+};
+
+/* Room for more, if it may have any. */
+static int widen(struct kept *k)
+{
+    size_t size = k->max - k->size > k->size ? 2 * k->size : k->max;
+    char *more;
+
+    if (k->n + 1 < k->size || k->size >= k->max)
+        return 0;
+    more = realloc(k->text, size);
+    if (!more)
+        return -ENOMEM;
+    k->text = more;
+    k->size = size;
+    return 0;
+}
+
 /* To the end of it, or of the time. */
-static int hear(int fd, uint64_t until, char *out, size_t size)
+static int hear(int fd, uint64_t until, struct kept *k)
 {
     char drop[4096];
-    size_t n = 0;
 
     for (;;) {
         uint64_t now = fp_now_ms();
         struct pollfd p = {.fd = fd, .events = POLLIN};
         ssize_t got;
+        bool room;
 
-        out[n] = '\0';
+        k->text[k->n] = '\0';
         if (now >= until)
             return -ETIMEDOUT;
         if (poll(&p, 1, (int)(until - now)) <= 0)
             continue;
-        got = n + 1 < size ? read(fd, out + n, size - 1 - n) : read(fd, drop, sizeof drop);
+        if (widen(k))
+            return -ENOMEM;
+        room = k->n + 1 < k->size;
+        got = room ? read(fd, k->text + k->n, k->size - 1 - k->n) : read(fd, drop, sizeof drop);
         if (got < 0 && errno != EINTR)
             return -errno;
         if (got == 0)
             return 0;
-        if (got > 0 && n + 1 < size)
-            n += (size_t)got;
+        if (got > 0 && room)
+            k->n += (size_t)got;
+        k->cut |= got > 0 && !room;
     }
 }
 
@@ -109,24 +139,41 @@ static int result(pid_t pid, uint64_t until, bool (*over)(void))
     return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
 }
 
-int fp_command(char *const argv[], uint64_t limit_ms, char *out, size_t size)
+static int run(char *const argv[], uint64_t limit_ms, struct kept *k)
 {
     uint64_t until = fp_now_ms() + limit_ms;
     int fds[2], rc, end;
     pid_t pid = -1;
 
-    out[0] = '\0';
+    k->text[0] = '\0';
     if (pipe2(fds, O_CLOEXEC) < 0)
         return -errno;
     rc = start(argv, fds[1], -1, &pid);
     close(fds[1]);
     if (rc == 0) {
-        rc = hear(fds[0], until, out, size);
+        rc = hear(fds[0], until, k);
         end = result(pid, rc ? 0 : until, NULL); /* it may have closed its output and go on */
         rc = rc ? rc : end;
     }
     close(fds[0]);
     return rc;
+}
+
+int fp_command(char *const argv[], uint64_t limit_ms, char *out, size_t size)
+{
+    struct kept k = {.text = out, .size = size, .max = size};
+
+    return run(argv, limit_ms, &k);
+}
+
+int fp_command_long(char *const argv[], uint64_t limit_ms, size_t max_bytes, char **out)
+{
+    size_t first = max_bytes < FIRST_BYTES ? max_bytes + 1 : FIRST_BYTES;
+    struct kept k = {.text = malloc(first), .size = first, .max = max_bytes + 1};
+    int rc = k.text ? run(argv, limit_ms, &k) : -ENOMEM;
+
+    *out = k.text;
+    return rc == 0 && k.cut ? -E2BIG : rc;
 }
 
 int fp_command_shown(char *const argv[], uint64_t limit_ms)

@@ -12,6 +12,12 @@
  */
 int fp_command(char *const argv[], uint64_t limit_ms, char *out, size_t size);
 
+/*
+ * The same, of all that it writes, as long as that is at most max_bytes: *out is the caller's to free, in any case, and NULL where nothing could be kept. -E2BIG: it was more, and none of it is
+ * to be used; -ENOMEM.
+ */
+int fp_command_long(char *const argv[], uint64_t limit_ms, size_t max_bytes, char **out);
+
 /* The same, but its output and errors are our standard error, for the user to see. */
 int fp_command_shown(char *const argv[], uint64_t limit_ms);
 /* The same; it is killed, too, when over says so, which is asked often: -EINTR. */

@@ -422,6 +422,27 @@ static void test_commands_end_in_time(void **state)
     assert_true(fp_now_ms() - began < 30000);
 }
 
+/* As of fpctl, which names each file of a checkpoint: what is cut would be read as something else. */
+static void test_what_a_command_prints_is_had_whole_or_not_at_all(void **state)
+{
+    char *const much[] = {"sh", "-c", "seq 100000", NULL}, *const none[] = {"sh", "-c", "exit 4", NULL}, *text;
+
+    (void)state;
+    assert_int_equal(fp_command_long(much, 20000, 1 << 20, &text), 0);
+    assert_int_equal(strlen(text), 588895);
+    assert_string_equal(text + strlen(text) - 7, "100000\n");
+    free(text);
+    assert_int_equal(fp_command_long(much, 20000, 588895, &text), 0);
+    free(text);
+    assert_int_equal(fp_command_long(much, 20000, 588894, &text), -E2BIG);
+    free(text);
+    assert_int_equal(fp_command_long(much, 20000, 10, &text), -E2BIG);
+    free(text);
+    assert_int_equal(fp_command_long(none, 20000, 10, &text), 4);
+    assert_string_equal(text, "");
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,6 +465,7 @@ int main(void)
         cmocka_unit_test(test_a_script_that_declares_nothing_is_told),
         cmocka_unit_test(test_a_store_that_outlives_the_job_needs_a_place_that_does),
         cmocka_unit_test(test_commands_end_in_time),
+        cmocka_unit_test(test_what_a_command_prints_is_had_whole_or_not_at_all),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
