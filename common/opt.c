@@ -218,6 +218,8 @@ int fp_opts_set(struct fp_opts *o, const char *name, const char *value)
     if (i < 0)
         return unknown_option(o, "", name);
     snprintf(where, sizeof where, "%s%s", o->table->words ? "" : "--", name);
+    if (o->table->opts[i].flags & FP_OPT_ONCE && o->slots[i].source == OPT_SRC_ARGS)
+        return opt_fail(o, -EINVAL, "%s is given twice", where);
     return opt_apply(o, (unsigned)i, OPT_SRC_ARGS, where, value);
 }
 

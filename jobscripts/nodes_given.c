@@ -31,6 +31,8 @@ int job_nodes_given(struct job_options *o, enum job_nodes_use use, char why[JOB_
 
     if (use == JOB_NODES_KNOWN)
         return 0;
+    if (use == JOB_NODES_HERE && o->nodes)
+        return say("--nodes is for check and explain: doctor and clean look at the machine that they are called on, and doctor at all nodes of a job of Slurm", why);
     if (use == JOB_NODES_HERE)
         return o->hosts ? say("--hosts is for check, explain, start and run: doctor and clean look at the machine that they are called on, and doctor at all nodes of a job of Slurm", why) : 0;
     if (use == JOB_NODES_USED && o->nodes && !o->hosts)

@@ -57,6 +57,7 @@ enum fp_opt_flags {
     FP_OPT_HIDDEN = 1 << 4,     /* not in --help and man page */
     FP_OPT_NO_FILE = 1 << 5,    /* makes no sense in fp.conf or environment (--ready-fd) */
     FP_OPT_WHOLE = 1 << 6,      /* LIST: each value is one item, commas and all */
+    FP_OPT_ONCE = 1 << 7,       /* twice in the command line is a mistake: of what names things nobody means the last alone */
 };
 
 /* ADDR:PORT as given; IPv6 in brackets. Names are resolved later, by whoever connects. text is what the

@@ -74,7 +74,7 @@ def test_what_starts_nothing_says_why(nodes):
     nodes.on(1, "sh", "-c", "printf 'fd00::7 six\\nfe80::7 link\\n' >> /etc/hosts", user="root")
     for args, want in (("--hosts=fd00::7", "'fd00::7' is an address of IPv6, which has brackets: [fd00::7]"), ("--hosts=node[1-4]", "'node[1-4]' is a range"),
                        (f"--hosts={nodes.names[1]},{nodes.names[2]},{nodes.names[1]}.cluster", "are one node: it is to be called by one name"), ("--hosts=a,-b", "'-b' is no name of a node"), ("--hosts=a,,b", "no name before a comma"), ("--hosts=@/home/ada/none", "/home/ada/none: "),
-                       (f"{hosts(nodes)} --nodes=7", "--nodes=7, but --hosts names ")):
+                       (f"{hosts(nodes)} --nodes=7", "--nodes=7, but --hosts names "), ("--hosts=a,b --hosts=c", "--hosts is given twice"), ("--hosts=a --nodes=0", "--nodes")):
         code, out = shell(nodes, f"fp-job run job.sh {args} -- touch /srv/ran\n")
         assert code == 2 and want in out, out
     for args, want in (("--hosts=six,b", "the way to node six is not known (Network is unreachable)"), ("--hosts=link,b", "node link has addresses of one link alone"),
@@ -157,6 +157,8 @@ def test_ssh_in_a_job_of_slurm(nodes):
     head = "#!/bin/bash\n#SBATCH -N 3\n#SBATCH --exclusive\n#FP store size=256MiB pool=64MiB\n"
     code, out = nodes.run(head + "fp-job run --launcher=ssh -- sh -c 'srun sh -c \"hostname > /AggregateSSDstore/\\$SLURM_NODEID\"; ls /AggregateSSDstore; fp-job status; exit 4'\n")
     assert code == 4 and "0\n1\n2\n" in out and "3 of 3 nodes ready" in out, out
+    code, out = nodes.run(head + "#FP auxapp drain to=/lustre/ssh\n" + 'eval "$(fp-job start --launcher=ssh || echo false)" || exit 5\necho x > $FP_MOUNT/f\nfp-job stop\n')
+    assert code == 0 and "agents that ssh has started do not look at the job's time" in out and nodes.login("cat", "/lustre/ssh/f").stdout == "x\n", out
     keeps = head.replace("pool=64MiB", "pool=64MiB ssd=/srv on-failure=keep") + "#FP stage-out none to=/lustre/none\n"
     code, out = nodes.run(keeps + "export SLURM_RESTART_COUNT=1\nfp-job run --launcher=ssh -- touch /AggregateSSDstore/f\nls -d /srv/*-named-* && rm -r /srv/*-named-*\n"
                           "srun rm -rf $(echo /srv/fpstore-5001-named-job-$SLURM_JOB_ID-run2)\n")

@@ -93,6 +93,7 @@ static void test_what_looks_at_this_machine_takes_no_hosts(void **state)
 {
     (void)state;
     assert_int_equal(given((struct job_options){.hosts = "a,b"}, JOB_NODES_HERE, "--hosts is for check, explain, start and run"), -1);
+    assert_int_equal(given((struct job_options){.nodes = 4}, JOB_NODES_HERE, "--nodes is for check and explain"), -1);
     assert_int_equal(given((struct job_options){0}, JOB_NODES_HERE, NULL), 0);
     assert_int_equal(given((struct job_options){.hosts = "a,,b"}, JOB_NODES_KNOWN, NULL), 0); /* a stop ends the store, whatever else it is told */
 }

@@ -452,6 +452,28 @@ static void test_nearest_name_is_near_or_none(void **state)
     assert_null(fp_nearest_name(longest, names));
 }
 
+/* What names things: the last one alone is never meant. A variable, or a file, says something else. */
+static void test_what_may_be_given_once(void **state)
+{
+    struct hosts { const char *hosts; } given;
+    static const struct fp_opt once[] = {FP_OPT_STRING(struct hosts, hosts, "hosts", NULL, "Hosts.", .flags = FP_OPT_ONCE), FP_OPT_END};
+    const struct fp_opt_table of = {.prog = "t", .section = "t", .summary = "T.", .opts = once};
+    const char *const one[] = {"t", "--hosts=a", NULL}, *const two[] = {"t", "--hosts=a", "--hosts", "b", NULL};
+    struct fp_opts *o = fp_opts_new(&of, &given);
+
+    (void)state;
+    setenv("FP_HOSTS", "c", 1);
+    assert_int_equal(fp_opts_args(o, 2, (char **)(uintptr_t)one), 0);
+    assert_int_equal(fp_opts_finish(o), 0);
+    assert_string_equal(given.hosts, "a");
+    fp_opts_free(o);
+    unsetenv("FP_HOSTS");
+    o = fp_opts_new(&of, &given);
+    assert_int_equal(fp_opts_args(o, 4, (char **)(uintptr_t)two), -EINVAL);
+    assert_string_equal(fp_opts_error(o), "--hosts is given twice");
+    fp_opts_free(o);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, clean, clean)
 
 int main(void)
@@ -478,6 +500,7 @@ int main(void)
         TEST(test_a_list_of_many_words_takes_little_memory),
         TEST(test_man_page_lists_every_visible_option),
         TEST(test_nearest_name_is_near_or_none),
+        TEST(test_what_may_be_given_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
