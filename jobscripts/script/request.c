@@ -1,5 +1,5 @@
 /*
- * Reads the script and asks Slurm for the nodes of its partition (see request.h).
+ * Reads the script and asks Slurm for the nodes of its partitions (see request.h).
  *
  * sinfo and not libslurm: its library has another ABI with each release, and one program is to run on every site. It is given three seconds: without a controller
  * it would try for minutes.

@@ -75,7 +75,10 @@ static const char *take_spec(struct job_sbatch *out, const char *value)
 
 static const char *take_partition(struct job_sbatch *out, const char *value)
 {
-    snprintf(out->partition, sizeof out->partition, "%.*s", (int)strcspn(value, ","), value);
+    int n = snprintf(out->partition, sizeof out->partition, "%s", value);
+
+    if (n >= (int)sizeof out->partition)
+        out->partition[0] = '\0'; /* then all nodes are looked at: a job is not refused that Slurm would run */
     return NULL;
 }
 

@@ -16,7 +16,7 @@
 struct job_sbatch {
     uint32_t core_spec;  /* --core-spec; 0: none */
     uint32_t nodes;      /* -N 4, --nodes=4-8: the least; 0: they don't say */
-    char partition[256]; /* ""; of several the first */
+    char partition[256]; /* "": not said, or too long; several have commas between */
     uint32_t node_tasks, task_cpus; /* --ntasks-per-node, --cpus-per-task; 0: they don't say */
     struct job_place node_tasks_at, task_cpus_at; /* of the values; line 0: not in the script */
     uint64_t time_s;     /* --time; 0: it does not say, or there is no limit */
