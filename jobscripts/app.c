@@ -164,6 +164,8 @@ int job_app_wait(const struct job_run_of *r, pid_t pid, const char *program)
 
     was_told = false;
     job_endtime_init(&t);
+    if (t.in_slurm)
+        job_slurm_step_of(getppid(), t.callers);
     is_srun = strcmp(slash ? slash + 1 : program, "srun") == 0;
     if (job_steps_needed(&r->declared) && r->declared.store.reserve_ms)
         job_endtime_look(&t, fp_now_ms());

@@ -161,6 +161,12 @@ static void print_forgotten(const struct job_inherited *i)
     }
 }
 
+/* Of a job whose end somebody should tell the application (agent/node_time.c). */
+static bool tells_nobody(const struct job_run_of *r)
+{
+    return r->alloc.in_slurm && !r->given && r->alloc.launcher && !r->alloc.launcher->kept && r->declared.store.reserve_ms && job_steps_needed(&r->declared);
+}
+
 int job_cmd_start(const struct job_options *o)
 {
     static struct variable v[NVARIABLES];
@@ -190,6 +196,9 @@ int job_cmd_start(const struct job_options *o)
     }
     self[k] = '\0';
     print_forgotten(&before);
+    if (tells_nobody(&r))
+        FP_WARN("agents that %s has started do not look at the job's time: nobody tells the application to end before it is over (reserve= of #FP store), and what is not drained or staged out by then is lost. "
+                "fp-job run does, and so does start without --launcher and --hosts; or let Slurm tell it: #SBATCH --signal=TERM@SECONDS", r.alloc.launcher->name);
     if (r.record.inside)
         FP_WARN("fusermount3 can't be used on all nodes, and commands see the store if they are started with fp-enter: srun $FP_ENTER ./app; mpirun ./app and fp-job run -- srun ./app do so by themselves");
     else

@@ -2,8 +2,8 @@
  * The end of a job's time (see endtime.h). Called by fp-job run for its application (app.c), and by the agent of the first node for a script with start and stop
  * (node_time.c).
  *
- * srun takes SIGTERM for a word to kill its tasks at once, without one to them; so it is not told itself, but each step of the job except ours, by scancel. Any other
- * command is, as whoever wrote it expects.
+ * srun takes SIGTERM for a word to kill its tasks at once, without one to them; so it is not told itself, but each step of the job, by scancel. Any other command is, as
+ * whoever wrote it expects. Not the agents' step, nor, where fp-job was called in one (srun -n1 bash script), that one: scancel tells all in it, the script with its fp-job stop, too.
  *
  * A controller that does not answer (it restarts, it has much to do) says nothing of the job's time or steps: what was known of the time stays, and it is asked again.
  */
@@ -77,7 +77,7 @@ static int tell_steps(const struct job_endtime *t, const char *signal)
 
     if (!t->in_slurm) /* steps of an srun are those of another job, which it ends itself */
         return 0;
-    n = job_slurm_steps(t->job, t->step, "", &list);
+    n = job_slurm_steps(t->job, t->step, t->callers, &list);
     if (n > 0)
         tell_list(list, signal);
     free(list);

@@ -5,8 +5,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "jobscripts/launch/slurm.h"
+
 struct job_endtime {
     const char *job, *step;  /* step: of the agents, which is not told */
+    char callers[JOB_SLURM_STEP_MAX]; /* the step that fp-job itself was called in: who brings the data out is not told either; "": none */
     bool in_slurm;
     uint64_t want_ms;        /* reserve= */
     /* The application's processes that are no steps: those that are an srun, or those that are not. */

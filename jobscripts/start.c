@@ -436,6 +436,18 @@ int job_start(const struct job_options *o, bool stays, struct job_run_of *r)
     return rc;
 }
 
+/* Ranks count the nodes that the store was started on, which --hosts may have named: not those of the job. Without them those of the job have to do. */
+static void take_nodes(struct job_run_of *r)
+{
+    char **names = job_hosts_load(r->dir, r->record.nodes);
+
+    if (!names)
+        return;
+    job_hosts_free(r->alloc.nodes, r->alloc.nnodes);
+    r->alloc.nodes = names;
+    r->alloc.nnodes = r->record.nodes;
+}
+
 int job_find(struct job_run_of *r)
 {
     int rc;
@@ -451,7 +463,10 @@ int job_find(struct job_run_of *r)
         return rc;
     job_dir_path(r->dir, r->alloc.job);
     r->given = is_given(r->dir);
-    return load(r);
+    rc = load(r);
+    if (rc == 0)
+        take_nodes(r);
+    return rc;
 }
 
 /* Of HOST:PORT the host, which has colons where it is an address of IPv6. */

@@ -41,7 +41,7 @@
 #define SETTLE_MS   65000u /* a little more than fp-manager --ckpt-late is by default */
 #define REPORTS_MS  3000u /* in which each mount that is connected has told the manager how it is, with room */
 #define ASKED_TIMES 5       /* in a row without an answer: a manager that is started again has one */
-#define SETS_BYTES  (4u << 20)
+#define ANSWER_BYTES ((size_t)1 << 30) /* of fpctl: some hundred bytes for each file of a checkpoint, two thousand for each node */
 #define GIVEN_UP    "nothing moves any more, for the reason above, and it is waited for no longer (--stall of fp-job)"
 
 bool job_steps_needed(const struct job_declared *d)
@@ -113,15 +113,13 @@ static json_t *ask(const struct job_run_of *r, struct after *a, const char *cons
 {
     uint64_t rest = rest_ms(a);
     struct job_call *c = &a->call;
-    char *text = malloc(SETS_BYTES);
+    char *text;
     json_t *all;
     int rc;
 
-    if (!text)
-        return NULL;
     job_call_begin(c, r, words);
     c->words[c->n] = NULL;
-    rc = fp_command(c->words, rest < POLICY_MS ? rest : POLICY_MS, text, SETS_BYTES);
+    rc = fp_command_long(c->words, rest < POLICY_MS ? rest : POLICY_MS, ANSWER_BYTES, &text);
     job_call_forget(c);
     all = rc == 0 ? json_loads(text, 0, NULL) : NULL;
     free(text);
@@ -697,6 +695,12 @@ static int stage_out_one(const struct job_run_of *r, const struct job_stage *s, 
     return rc || missing ? -EIO : 0;
 }
 
+/* It is brought out, or stays in a store that outlives the job. Of any other store nothing is left, and that it has ended by itself is no failure of the job. */
+static bool must_be_stored(const struct job_run_of *r)
+{
+    return job_steps_needed(&r->declared) || r->declared.store.persistent;
+}
+
 struct end {
     const struct job_run_of *r;
     int code;
@@ -711,7 +715,7 @@ static int after(void *arg)
     int rc = 0;
 
     a.until_ms = fp_now_ms() + e->limit_ms;
-    if (job_steps_needed(&r->declared)) /* else nothing is brought out, and a store that has ended by itself is no failure of the job */
+    if (must_be_stored(r))
         rc |= wait_for_closed(r, &a);
     rc |= wait_for_conversions(r, &a);
     for (size_t i = 0; i < r->declared.nout; i++) {
@@ -722,7 +726,7 @@ static int after(void *arg)
         rc |= stage_out_one(r, s, &a);
     }
     rc |= drain_rest(r, &a);
-    if (job_steps_needed(&r->declared)) /* last: a mount may have died while the rest was brought out */
+    if (must_be_stored(r)) /* last: a mount may have died while the rest was brought out */
         rc |= look_for_lost(r, &a);
     return rc ? -EIO : 0;
 }

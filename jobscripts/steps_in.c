@@ -126,20 +126,38 @@ int job_steps_expand(const char *directive, const char *text, char path[PATH_MAX
     return rc ? -EINVAL : 0;
 }
 
+/* Where in the store it comes to, with directories that are made; "": its top. 0, or negative and logged. */
+static int inner_of(const struct job_run_of *r, const struct job_stage *s, char inner[PATH_MAX])
+{
+    const char *why;
+    int rc;
+
+    inner[0] = '\0';
+    if (!s->to)
+        return 0;
+    rc = job_steps_expand("stage-in to", s->to, inner);
+    why = rc ? NULL : job_path_inner_why(inner); /* what a variable stands for was not known to fp-job check */
+    if (why) {
+        FP_ERROR("#FP stage-in: to=%s is %s: %s", s->to, inner, why);
+        rc = -EINVAL;
+    }
+    if (rc == 0 && fp_limited(make_dirs, &(struct inner_dirs){r, inner}, ANSWER_MS) == -ETIMEDOUT) {
+        FP_ERROR("#FP stage-in: the store, on %s, has not answered for %u s", r->record.mount, ANSWER_MS / 1000);
+        rc = -ETIMEDOUT;
+    }
+    return rc;
+}
+
 /* Exit code of fpctl for the first that did not get there. */
 static int stage_in_paths(const struct job_run_of *r, const struct job_stage *s, const char *pattern, const struct job_found *g, struct job_call *c)
 {
     uint64_t until = fp_now_ms() + s->timeout_ms;
-    char dir[PATH_MAX + 16], to[PATH_MAX + 8];
-    int rc = 0;
+    char dir[PATH_MAX + 16], inner[PATH_MAX], to[PATH_MAX + 8];
+    int rc = inner_of(r, s, inner);
 
     strcpy(dir, "--target=");
     job_path_of_pattern(pattern, dir + strlen(dir));
-    snprintf(to, sizeof to, "--to=%s%s", s->to && s->to[0] == '/' ? "" : "/", s->to ? s->to : ""); /* with --manager, paths begin in the store */
-    if (s->to && fp_limited(make_dirs, &(struct inner_dirs){r, s->to}, ANSWER_MS) == -ETIMEDOUT) {
-        FP_ERROR("#FP stage-in: the store, on %s, has not answered for %u s", r->record.mount, ANSWER_MS / 1000);
-        return -ETIMEDOUT;
-    }
+    snprintf(to, sizeof to, "--to=%s%s", inner[0] == '/' ? "" : "/", inner); /* with --manager, paths begin in the store */
     for (size_t i = 0; rc == 0 && i < g->n;) {
         uint64_t now = fp_now_ms(), ms = until > now + STEP_LEAST ? until - now : STEP_LEAST;
 

@@ -96,10 +96,21 @@ static bool ending(const struct node *n)
     return fd >= 0;
 }
 
+/* The step of the shell that has called fp-job start; it is not on this node where salloc has started it elsewhere, and is no step then. */
+static void look_for_callers(struct keeper *k)
+{
+    uint64_t ticks;
+    pid_t shell;
+
+    if (job_guard_owner_of(k->n->dir, &shell, &ticks) && fp_proc_runs(shell, ticks))
+        job_slurm_step_of(shell, k->t.callers);
+}
+
 static _Noreturn void keep(struct keeper *k, int fd)
 {
     if (!hear(fd, -1))
         _exit(0);
+    look_for_callers(k);
     job_endtime_look(&k->t, fp_now_ms());
     for (;;) {
         uint64_t now = fp_now_ms(), next = job_endtime_next(&k->t), ms = next > now ? next - now : 0;

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/log.h"
 #include "jobscripts/launch/address.h"
@@ -141,6 +142,18 @@ void job_alloc_fini(struct job_alloc *a)
 
 int job_alloc_left_ms(const struct job_alloc *a, uint64_t *out)
 {
+    static uint64_t end_ms = UINT64_MAX; /* as it was known last */
+    uint64_t now;
+    int rc;
+
     *out = UINT64_MAX;
-    return a->in_slurm ? job_slurm_left_ms(a->job, out) : 0;
+    if (!a->in_slurm)
+        return 0;
+    rc = job_slurm_left_ms(a->job, out);
+    now = fp_now_ms();
+    if (rc == 0)
+        end_ms = *out == UINT64_MAX ? UINT64_MAX : now + *out;
+    else if (end_ms != UINT64_MAX)
+        *out = end_ms > now ? end_ms - now : 0;
+    return rc;
 }

@@ -31,7 +31,10 @@ int job_alloc_job(char out[65]);
 bool job_alloc_is_other(const char *job);
 void job_alloc_fini(struct job_alloc *a);
 
-/* Milliseconds to the job's end; UINT64_MAX: it has none that we could ask for. 0, or negative: it is not known now, and *out is UINT64_MAX. */
+/*
+ * Milliseconds to the job's end; UINT64_MAX: it has none that we could ask for. 0, or negative: it is not known now, and *out is what it was when it was known last, less what has gone by since; UINT64_MAX:
+ * never. Of one job in a process. Main thread.
+ */
 int job_alloc_left_ms(const struct job_alloc *a, uint64_t *out);
 
 #endif

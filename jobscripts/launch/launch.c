@@ -225,29 +225,42 @@ static void written(uv_write_t *w, int status)
         uv_close((uv_handle_t *)&s->input, input_closed);
 }
 
-static char *make_plan(struct starter *s)
+/* Those that a batch system starts are in the right directory without us. */
+static void find_cwd(const struct starter *s, char cwd[PATH_MAX])
+{
+    if (s->l->alloc->launcher->kept || !getcwd(cwd, PATH_MAX))
+        strcpy(cwd, "/");
+}
+
+/* 0, or negative and logged. */
+static int make_plan(struct starter *s)
 {
     char cwd[PATH_MAX] = "/";
     struct job_plan p = {.job = (char *)(uintptr_t)s->l->alloc->job, .auxapp_dir = (char *)(uintptr_t)s->l->auxapp_dir, .nodes = s->l->alloc->launcher->named ? NULL : s->l->alloc->nodes,
                          .nnodes = s->l->alloc->nnodes, .fanout = s->l->alloc->fanout, .port = job_plan_port(), .lines = job_script_lines(s->l->lines),
                          .guarded = !s->l->alloc->launcher->kept, .tree = s->l->alloc->launcher->tree, .cwd = cwd, .naming = (char *)(uintptr_t)s->l->naming, .shared = (char *)(uintptr_t)s->l->shared, .entered = s->l->entered};
     const uint8_t *key = fp_key_bytes(s->key);
-    char starter[300], *text;
+    const char *strange;
+    char starter[300];
 
     for (int i = 0; i < FP_KEY_BYTES; i++)
         snprintf(p.key + 2 * i, 3, "%02x", key[i]);
     snprintf(starter, sizeof starter, "%s:%u", s->l->alloc->here, fp_rpc_listener_port(s->listener));
     p.starter = starter;
-    if (!getcwd(cwd, sizeof cwd))
-        strcpy(cwd, "/");
+    find_cwd(s, cwd);
     job_variables_of(s->l->lines, &p.variables, &p.nvariables);
-    text = job_plan_write(&p);
+    strange = job_plan_strange(&p);
+    s->plan = strange ? NULL : job_plan_write(&p);
     explicit_bzero(p.key, sizeof p.key);
     free(p.lines);
     for (uint32_t i = 0; i < p.nvariables; i++)
         free(p.variables[i]);
     free(p.variables);
-    return text;
+    if (strange)
+        FP_ERROR("the name of %s is no UTF-8, and the agents of other nodes can't be told: call fp-job from a directory, and with paths, whose names are", strange);
+    else if (!s->plan)
+        FP_ERROR("%s: %s", s->l->dir, fp_strerror(-ENOMEM));
+    return s->plan ? 0 : strange ? -EILSEQ : -ENOMEM;
 }
 
 static bool may_stay(const char *name, size_t len)
@@ -361,11 +374,8 @@ static int run_launcher(struct starter *s)
 static bool run_launcher_again(struct starter *s)
 {
     free(s->plan);
-    s->plan = make_plan(s);
     s->gone = s->launched = false;
-    if (!s->plan)
-        FP_ERROR("%s: %s", s->l->dir, fp_strerror(-ENOMEM));
-    s->gone = !s->plan || run_launcher(s) != 0;
+    s->gone = make_plan(s) || run_launcher(s) != 0;
     return !s->gone;
 }
 
@@ -597,11 +607,9 @@ static int prepare(struct starter *s)
     rc = rc ? rc : fp_rpc_new(&s->loop, &o, &s->rpc);
     rc = rc ? rc : fp_rpc_listen(s->rpc, addr, &of_root, s, &s->listener);
     rc = rc ? rc : job_states_init(&s->states, s->l->alloc->nnodes);
-    if (rc == 0 && !(s->plan = make_plan(s)))
-        rc = -ENOMEM;
     if (rc)
         FP_ERROR("%s: %s", s->l->dir, fp_strerror(rc));
-    return rc;
+    return rc ? rc : make_plan(s);
 }
 
 static void done(struct starter *s)

@@ -25,6 +25,20 @@ uint16_t job_plan_port(void)
     return (uint16_t)(PORT_FIRST + h % (PORT_RANGE / JOB_PORTS) * JOB_PORTS);
 }
 
+const char *job_plan_strange(const struct job_plan *p)
+{
+    const char *const paths[] = {p->auxapp_dir, p->cwd, p->naming, p->shared};
+
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        json_t *text = json_string(paths[i]);
+
+        json_decref(text);
+        if (!text)
+            return paths[i];
+    }
+    return NULL;
+}
+
 char *job_plan_write(const struct job_plan *p)
 {
     json_t *nodes = p->nodes ? json_array() : json_integer(p->nnodes), *variables = json_array(), *all;

@@ -34,6 +34,8 @@ struct job_plan {
     char *lines;     /* of the script */
 };
 
+/* The first of its paths that is no UTF-8, as all that agents are told has to be; NULL: none. */
+const char *job_plan_strange(const struct job_plan *p);
 /* A new text, NUL-terminated; to be wiped by explicit_bzero, since the key is in it. NULL: no memory. */
 char *job_plan_write(const struct job_plan *p);
 /* 0; -EBADMSG: it is none; -ENOMEM. */

@@ -130,11 +130,30 @@ void job_slurm_name(const char *job, char out[JOB_SLURM_NAME_MAX])
         snprintf(out, JOB_SLURM_NAME_MAX, "%s", job);
 }
 
+int job_slurm_left_of(const char *text, uint64_t *out)
+{
+    char left[32], used[32], limit[32];
+    uint64_t used_ms, limit_ms;
+    int n = sscanf(text, "%31s %31s %31s", left, used, limit);
+
+    *out = UINT64_MAX;
+    if (n >= 1 && strncmp(left, "UNLIMITED", 9) == 0)
+        return 0;
+    *out = n >= 1 ? job_slurm_time(left) : UINT64_MAX;
+    if (*out != UINT64_MAX || n < 3)
+        return *out == UINT64_MAX ? -ENODATA : 0;
+    used_ms = job_slurm_time(used);
+    limit_ms = job_slurm_time(limit);
+    if (used_ms == UINT64_MAX || limit_ms == UINT64_MAX)
+        return -ENODATA;
+    *out = limit_ms > used_ms ? limit_ms - used_ms : 0;
+    return 0;
+}
+
 int job_slurm_left_ms(const char *job, uint64_t *out)
 {
     char text[128], name[JOB_SLURM_NAME_MAX];
-    char *const argv[] = {(char *)"squeue", (char *)"-h", (char *)"-o", (char *)"%L", (char *)"-j", name, NULL};
-    const char *time;
+    char *const argv[] = {(char *)"squeue", (char *)"-h", (char *)"-o", (char *)"%L %M %l", (char *)"-j", name, NULL};
     int rc;
 
     job_slurm_name(job, name);
@@ -142,11 +161,7 @@ int job_slurm_left_ms(const char *job, uint64_t *out)
     *out = UINT64_MAX;
     if (rc)
         return rc > 0 ? -EIO : rc;
-    time = text + strspn(text, " ");
-    if (strncmp(time, "UNLIMITED", 9) == 0)
-        return 0;
-    *out = job_slurm_time(time);
-    return *out == UINT64_MAX ? -ENODATA : 0;
+    return job_slurm_left_of(text, out);
 }
 
 /* Words that a process was called with, or what it has put in their place; NUL-terminated. Returns how many bytes there are. */
@@ -244,10 +259,9 @@ static unsigned number_of(const char *variable)
 }
 
 /* Not by variables alone: those of a step are also those of what it submits. */
-void job_slurm_task(char step[32], unsigned *tasks)
+static void task_of(pid_t pid, char step[JOB_SLURM_STEP_MAX], unsigned *tasks)
 {
     static const char *const daemons[] = {"orted", "prted", "prterun", "mpirun", "mpiexec", NULL};
-    pid_t pid = getppid();
 
     step[0] = '\0';
     *tasks = 1;
@@ -265,6 +279,18 @@ void job_slurm_task(char step[32], unsigned *tasks)
         if (strncmp(text, "slurmstepd: [", 13) == 0)
             return;
     }
+}
+
+void job_slurm_task(char step[JOB_SLURM_STEP_MAX], unsigned *tasks)
+{
+    task_of(getppid(), step, tasks);
+}
+
+void job_slurm_step_of(pid_t pid, char step[JOB_SLURM_STEP_MAX])
+{
+    unsigned tasks;
+
+    task_of(pid, step, &tasks);
 }
 
 /* "77.3", or "12_3.0"; of the batch script or Slurm itself ("77.batch"), and ours, no. */

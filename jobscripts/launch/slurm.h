@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "jobscripts/launch/alloc.h"
 
@@ -11,6 +12,7 @@
 int job_slurm_look(struct job_alloc *out);
 
 #define JOB_SLURM_NAME_MAX 96u
+#define JOB_SLURM_STEP_MAX 32u
 
 /*
  * The name of a job for Slurm's commands. To them the number of the last task of an array, which is that of the array itself, means all tasks of it; 12_3 is one
@@ -23,6 +25,8 @@ int job_slurm_left_ms(const char *job, uint64_t *out);
 
 /* "1-02:03:04", "02:03:04", "3:04", "UNLIMITED" in milliseconds; UINT64_MAX: no such time. Pure. */
 uint64_t job_slurm_time(const char *text);
+/* What squeue prints for "%L %M %l" (left, used, limit), as job_slurm_left_ms says it. Past its limit a job has a time left that squeue calls INVALID. Pure. */
+int job_slurm_left_of(const char *text, uint64_t *out);
 
 /* The batch script of the job, the caller's: as the controller says, or, if it does not answer, as it is on this node, where it runs. 0, or negative and logged. */
 int job_slurm_script(const char *job, char **out);
@@ -31,7 +35,9 @@ int job_slurm_script(const char *job, char **out);
 int job_slurm_clean(const char *job, const char *nodes, uint32_t count);
 
 /* The step whose task has called us, by the processes above: "3"; "" in a batch script, and outside of jobs. *tasks: how many it has; of srun, or of mpirun within it. */
-void job_slurm_task(char step[32], unsigned *tasks);
+void job_slurm_task(char step[JOB_SLURM_STEP_MAX], unsigned *tasks);
+/* The step that this process of this node is in; "" as above. */
+void job_slurm_step_of(pid_t pid, char step[JOB_SLURM_STEP_MAX]);
 
 /* How many steps of the job run, but that of the agents and that of the caller ("": it is in none); *steps: their names, each with a newline, to be freed; NULL: none. One that has just ended may be among them.
  * Negative: Slurm does not say. Blocks, 5 s at most. */

@@ -120,9 +120,9 @@ void job_sources_check(const struct job_declared *d, struct job_findings *f)
 /* ---------------------------------------------------------------- as files */
 
 /* What one file is twice by patterns that overlap is no mistake. */
-static int look_at_one(const struct job_stage *s, const char *path, void **all)
+static int look_at_one(const char *to, const char *path, void **all)
 {
-    const char *other = add(all, make_source(s->to, path, false));
+    const char *other = add(all, make_source(to, path, false));
 
     if (!other || is_same(path, other))
         return 0;
@@ -132,12 +132,12 @@ static int look_at_one(const struct job_stage *s, const char *path, void **all)
 
 static int look_at_pattern(const struct job_stage *s, const char *pattern, void **all)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], to[PATH_MAX] = "";
     struct job_found g = {0};
-    int rc = job_expand(path, pattern) || path[0] != '/' ? -EINVAL : job_found_add(&g, path, 0, JOB_ANSWER_MS);
+    int rc = job_expand(path, pattern) || path[0] != '/' || (s->to && job_expand(to, s->to)) ? -EINVAL : job_found_add(&g, path, 0, JOB_ANSWER_MS);
 
     for (size_t i = 0; rc == 0 && i < g.n; i++)
-        rc = look_at_one(s, g.paths[i], all);
+        rc = look_at_one(to, g.paths[i], all);
     job_found_fini(&g);
     return rc;
 }

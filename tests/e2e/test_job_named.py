@@ -46,6 +46,17 @@ def test_the_next_job_finds_what_is_in_the_store(slurm):
     remove(slurm)
 
 
+def test_what_was_closed_behind_is_in_the_store_when_it_ends(slurm):
+    """On SSDs that are slower than the application: nothing is brought out of it, and all the same it is more than its own end waits for."""
+    head = HEAD.replace("size=256MiB pool=64MiB ssd=/srv", "size=512MiB pool=300MiB ssd=/srv close=behind backend=emulated:write=20MB/s").replace("NODES", slurm.names[1])
+    code, out = slurm.run(head + "head -c 260000000 /dev/urandom > f\nfp-job run -- sh -c 'cp f $FP_MOUNT/f'\n")
+    assert code == 0, out
+    code, out = slurm.run(head + "fp-job run -- sh -c 'cmp f $FP_MOUNT/f'\n")
+    assert code == 0, out
+    slurm.login("rm", "f")
+    remove(slurm)
+
+
 def shown():
     """What fp-job(1) says to call."""
     with open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "man", "fp-job.1.in")) as f:

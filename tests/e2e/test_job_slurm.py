@@ -234,6 +234,15 @@ def test_start_and_stop_in_one_task(slurm):
     slurm.nothing_left()
 
 
+def test_a_directory_whose_name_is_no_utf8(slurm):
+    """srun is in it without us; agents that others start can't be told, and it is named."""
+    slurm.write("job.sh", HEAD)
+    for more, code, want in (("", 0, "done"), (" --launcher=ssh", 1, "is no UTF-8")):
+        got, out = slurm.run(HEAD.replace("-N 4", "-N 1") + "mkdir -p $'caf\\xe9'; cd $'caf\\xe9'\nfp-job run" + more + " ../job.sh -- sh -c 'echo x > $FP_MOUNT/f && echo done'\n")
+        assert got == code and want in out, out
+    slurm.nothing_left()
+
+
 def test_a_target_that_is_not_the_same_on_all_nodes(slurm):
     """What a node has on its SSD could never be brought to it: nothing is begun, and such nodes are named, in one line."""
     for i in (1, 3):
@@ -255,13 +264,14 @@ def test_a_target_that_is_not_the_same_on_all_nodes(slurm):
 
 def test_input_comes_in_and_results_go_out(slurm):
     slurm.login("sh", "-c", "mkdir -p /lustre/in && head -c 2000000 /dev/urandom > /lustre/in/a.h5 && echo no > /lustre/in/b.txt")
-    script = HEAD + """#FP stage-in /lustre/in/*.h5 to=in
+    script = HEAD + """#FP stage-in /lustre/in/*.h5 to=$TO/in
 #FP stage-out result/*.h5 to=/lustre/good on=success
 #FP stage-out result to=/lustre/bad on=failure
+export TO=run
 eval "$(fp-job start)" || exit 1
-ls $FP_MOUNT/in
+ls $FP_MOUNT/run/in
 mkdir $FP_MOUNT/result
-srun -N1 -n1 cp $FP_MOUNT/in/a.h5 $FP_MOUNT/result/out.h5
+srun -N1 -n1 cp $FP_MOUNT/run/in/a.h5 $FP_MOUNT/result/out.h5
 fp-job stop --exit-code=CODE
 """
     code, out = slurm.run(script.replace("CODE", "0"))

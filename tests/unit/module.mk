@@ -31,7 +31,7 @@ $(O)/tests/unit/test_limited: ALL_LDFLAGS += -Wl,--wrap=waitpid
 $(O)/tests/unit/test_wholefile: ALL_LDFLAGS += -Wl,--wrap=fsync -Wl,--wrap=rename
 
 # The application of a job, with a Slurm and a clock that are the test's.
-$(O)/tests/unit/test_job_app: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=nanosleep -Wl,--wrap=kill -Wl,--wrap=fp_command
+$(O)/tests/unit/test_job_app: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=nanosleep -Wl,--wrap=kill -Wl,--wrap=fp_command -Wl,--wrap=job_slurm_step_of
 # One that can't be removed in time.
 $(O)/tests/unit/test_job_left: ALL_LDFLAGS += -Wl,--wrap=fp_remove_tree -Wl,--wrap=mkdir -Wl,--wrap=clock_gettime
 # Who waits for the guard of a job.

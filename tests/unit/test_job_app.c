@@ -19,6 +19,7 @@
 #include "fp/command.h"
 #include "jobscripts/app.h"
 #include "jobscripts/app_left.h"
+#include "jobscripts/launch/slurm.h"
 
 #define LIMIT_S 400
 
@@ -29,6 +30,7 @@ int __wrap_nanosleep(const struct timespec *want, struct timespec *left);
 int __real_kill(pid_t pid, int sig);
 int __wrap_kill(pid_t pid, int sig);
 int __wrap_fp_command(char *const argv[], uint64_t limit_ms, char *out, size_t size);
+void __wrap_job_slurm_step_of(pid_t pid, char step[JOB_SLURM_STEP_MAX]);
 
 /* What Slurm says, and what it was told. */
 static struct {
@@ -40,6 +42,7 @@ static struct {
     int reserve_s;
     unsigned no_look, no_list; /* bit i: it does not answer then */
     const char *left, *steps;  /* left: NULL: until LIMIT_S */
+    const char *callers;       /* the step that fp-job was called in; NULL: none */
     const char *asked;         /* for which job */
     bool limit;                /* it has killed the application */
     bool ends;                 /* the application, by any signal */
@@ -142,6 +145,12 @@ int __wrap_fp_command(char *const argv[], uint64_t limit_ms, char *out, size_t s
     return of_steps ? steps(out, size) : left(out, size);
 }
 
+void __wrap_job_slurm_step_of(pid_t pid, char step[JOB_SLURM_STEP_MAX])
+{
+    assert_int_equal(pid, getppid());
+    snprintf(step, JOB_SLURM_STEP_MAX, "%s", slurm.callers ? slurm.callers : "");
+}
+
 static void on_signal(int sig)
 {
     _exit(sig == SIGUSR1 ? 7 : 9);
@@ -208,6 +217,20 @@ static void test_told_when_the_reserve_begins(void **state)
     assert_int_equal(waited("/usr/bin/srun"), 7);
     assert_in_range(slurm.told_s, LIMIT_S - 101, LIMIT_S - 99);
     assert_string_equal(slurm.told, " -s TERM 77.3");
+    assert_int_equal(slurm.tells, 1);
+}
+
+/* srun -n1 bash script, with fp-job in it: scancel would tell the script, which has the data to bring out. */
+static void test_the_step_that_fp_job_was_called_in_is_not_told(void **state)
+{
+    (void)state;
+    slurm.steps = "77.0\n77.2\n77.3\n77.batch\n";
+    slurm.callers = "2";
+    assert_int_equal(waited("srun"), 7);
+    assert_string_equal(slurm.told, " -s TERM 77.3");
+    slurm.steps = "77.0\n77.2\n";
+    slurm.now_s = 0;
+    assert_int_equal(waited("./solver.sh"), 9);
     assert_int_equal(slurm.tells, 1);
 }
 
@@ -560,6 +583,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_told_when_the_reserve_begins, setup),
+        cmocka_unit_test_setup(test_the_step_that_fp_job_was_called_in_is_not_told, setup),
         cmocka_unit_test_setup(test_all_of_many_steps_are_told, setup),
         cmocka_unit_test_setup(test_told_though_slurm_did_not_answer_at_the_start, setup),
         cmocka_unit_test_setup(test_told_though_slurm_does_not_answer_any_more, setup),

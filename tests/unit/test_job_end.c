@@ -10,6 +10,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "jobscripts/jobdir.h"
+#include "jobscripts/launch/hosts.h"
 #include "jobscripts/launch/launch.h"
 #include "jobscripts/launch/lost.h"
 #include "jobscripts/start.h"
@@ -159,6 +161,30 @@ static void test_a_store_that_is_kept_on_failure(void **state)
     assert_int_equal(at.discarded, 0);
 }
 
+/* fp-job start --hosts=n3,n4 in a job of other nodes, or of none: whose agents are gone is counted by the store's nodes. */
+static void test_the_nodes_of_a_store_are_those_it_was_started_on(void **state)
+{
+    char *const names[] = {(char *)"n3", (char *)"n4"};
+    struct job_record record = {.job = "test-end-1", .root = "n3:20008", .step = "0", .manager = "n3:4000", .mount = "/AggregateSSDstore", .application = "0", .nodes = 2};
+    struct job_run_of r;
+    char dir[PATH_MAX];
+
+    (void)state;
+    setenv("SLURM_JOB_ID", record.job, 1);
+    setenv("SLURM_JOB_NODELIST", "n[1-4]", 1);
+    assert_int_equal(job_dir_begin(dir, record.job), 0);
+    assert_int_equal(job_record_save(dir, &record), 0);
+    assert_int_equal(job_dir_write(dir, "script", "#!/bin/sh\n", 0600), 0);
+    assert_int_equal(job_hosts_write(dir, names, 2), 0);
+    assert_int_equal(job_find(&r), 0);
+    assert_int_equal(r.alloc.nnodes, 2);
+    assert_string_equal(r.alloc.nodes[1], "n4");
+    job_run_fini(&r);
+    assert_int_equal(job_dir_remove(dir), 0);
+    unsetenv("SLURM_JOB_ID");
+    unsetenv("SLURM_JOB_NODELIST");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +193,7 @@ int main(void)
         cmocka_unit_test(test_agents_that_hang_are_no_failure_of_the_job),
         cmocka_unit_test(test_a_store_that_does_not_stop_is_ended_by_its_agents),
         cmocka_unit_test(test_a_store_that_is_kept_on_failure),
+        cmocka_unit_test(test_the_nodes_of_a_store_are_those_it_was_started_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,6 +60,19 @@ static void test_nodes_that_the_batch_system_names(void **state)
     free(text);
 }
 
+static void test_a_path_that_is_no_utf8_is_named(void **state)
+{
+    struct job_plan p = {.auxapp_dir = (char *)"/usr/lib", .cwd = (char *)"/caf\xc3\xa9", .naming = (char *)"", .shared = (char *)""};
+
+    (void)state;
+    assert_null(job_plan_strange(&p));
+    p.cwd = (char *)"/caf\xe9";
+    assert_string_equal(job_plan_strange(&p), p.cwd);
+    p.cwd = (char *)"/";
+    p.shared = (char *)"/lustre/\xff";
+    assert_string_equal(job_plan_strange(&p), p.shared);
+}
+
 static void is_none(const char *text)
 {
     struct job_plan q;
@@ -128,6 +141,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_written_is_read),
+        cmocka_unit_test(test_a_path_that_is_no_utf8_is_named),
         cmocka_unit_test(test_nodes_that_the_batch_system_names),
         cmocka_unit_test(test_what_is_none),
         cmocka_unit_test(test_ports_cannot_be_guessed),

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,6 +34,60 @@ static void test_times_as_squeue_prints_them(void **state)
     for (const char *const *t = (const char *const[]){"UNLIMITED\n", "INVALID", "NOT_SET", "", "\n", "12", "a:00", "1:-2", "1:2:3:4", "1:", "-1:00", "9999999999:00", "1-", "x-1:00:00", NULL}; *t; t++)
         if (job_slurm_time(*t) != UINT64_MAX)
             fail_msg("'%s' was taken for a time", *t);
+}
+
+static void leaves(const char *text, int rc, uint64_t want_ms)
+{
+    uint64_t ms = 1;
+
+    assert_int_equal(job_slurm_left_of(text, &ms), rc);
+    assert_int_equal(ms, want_ms);
+}
+
+/* As squeue prints "%L %M %l". */
+static void test_a_job_past_its_limit_has_no_time_left(void **state)
+{
+    (void)state;
+    leaves("0:42 0:18 1:00\n", 0, 42000);
+    leaves("UNLIMITED 3:00 UNLIMITED\n", 0, UINT64_MAX);
+    leaves("INVALID 1:07 1:00\n", 0, 0);
+    leaves("INVALID 1-00:00:00 500-00:00:00\n", 0, 499ull * 86400000); /* more than a year is INVALID, too */
+    leaves("INVALID INVALID 1:00\n", -ENODATA, UINT64_MAX);
+    leaves("INVALID\n", -ENODATA, UINT64_MAX);
+    leaves("NOT_SET 0:00 NOT_SET\n", -ENODATA, UINT64_MAX);
+    leaves("", -ENODATA, UINT64_MAX);
+}
+
+/* A process that is called as slurmstepd calls itself, and a child of it. */
+static void test_the_step_that_a_process_is_in(void **state)
+{
+    char step[JOB_SLURM_STEP_MAX], path[64], text[64] = "";
+    int fds[2], child, status;
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(pipe(fds), 0);
+    pid = fork();
+    if (pid == 0) {
+        dup2(fds[1], 1);
+        execl("/bin/sh", "slurmstepd: [12.5]", "-c", "sleep 60 & echo $!; wait", (char *)NULL);
+        _exit(1);
+    }
+    close(fds[1]);
+    assert_true(read(fds[0], text, sizeof text - 1) > 0);
+    close(fds[0]);
+    child = atoi(text);
+    snprintf(path, sizeof path, "/proc/%d", child);
+    assert_int_equal(access(path, F_OK), 0);
+    job_slurm_step_of(child, step);
+    assert_string_equal(step, "5");
+    job_slurm_step_of(pid, step);
+    assert_string_equal(step, "5");
+    job_slurm_step_of(getpid(), step);
+    assert_string_equal(step, "");
+    kill(child, SIGKILL);
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
 }
 
 static void is_named(const char *job, const char *want)
@@ -311,6 +366,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_times_as_squeue_prints_them),
+        cmocka_unit_test(test_a_job_past_its_limit_has_no_time_left),
+        cmocka_unit_test(test_the_step_that_a_process_is_in),
         cmocka_unit_test(test_a_task_of_an_array_is_named_alone),
         cmocka_unit_test(test_a_job_is_found_in_what_squeue_prints),
         cmocka_unit_test(test_our_steps_are_not_as_the_user_wants_his),
