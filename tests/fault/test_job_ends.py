@@ -208,6 +208,20 @@ def test_the_time_limit_between_start_and_stop(slurm):
     slurm.nothing_left(30)
 
 
+@pytest.mark.limit(180)
+def test_the_time_limit_where_the_script_is_a_step_itself(slurm):
+    """srun -n1 bash script: scancel would end the script, and its fp-job stop would never come. What it runs is told."""
+    task = "trap 'echo last > $FP_MOUNT/NAME; exit 7' TERM; while :; do sleep 0.2; done"
+    slurm.write("task.sh", "#!/bin/sh\n" + task.replace("NAME", "task") + "\n")
+    slurm.write("alone.sh", "#!/bin/sh\n" + task.replace("NAME", "alone") + "\n")
+    slurm.write("script.sh", HEAD + "#FP auxapp drain to=/lustre/inner\n" + 'eval "$(fp-job start script.sh)" || exit 1\n./alone.sh &\nsrun --overlap -n1 -N1 ./task.sh\necho step: $?\nwait $!\necho alone: $?\n'
+                "fp-job stop\necho stopped: $?\nexit 3\n")
+    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 1 --exclusive\nsrun --overlap -n1 bash script.sh\necho script: $?\n", "--time=1", seconds=120)
+    assert code == 0 and "step: 7" in out and "alone: 7" in out and "stopped: 0" in out and "script: 3" in out, out
+    assert slurm.login("cat", "/lustre/inner/task", "/lustre/inner/alone").stdout == "last\nlast\n"
+    slurm.nothing_left(30)
+
+
 def test_a_task_of_an_array_that_is_told_to_end_tells_no_other(slurm):
     """The last one, whose number is that of the array."""
     for name in ("up1", "up2", "end1", "end2", "go"):
