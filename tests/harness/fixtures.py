@@ -55,6 +55,8 @@ def pytest_configure(config):
     if not os.path.exists("/dev/fuse"):
         pytest.exit("/dev/fuse is missing: modprobe fuse; in a container: --device /dev/fuse --cap-add SYS_ADMIN", 4)
     sweep(config)
+    if os.environ.get("FP_FAILED_TESTS") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Failed(os.environ["FP_FAILED_TESTS"], str(config.rootpath)))
 
 
 def sweep(config):
@@ -76,6 +78,18 @@ def pytest_unconfigure(config):
 def pytest_sessionfinish(session, exitstatus):
     for store in list(LIVE):
         store.remove()
+
+
+class Failed:
+    """In the process that hears of all tests: what run-pytest.sh may run again, a line for each."""
+
+    def __init__(self, path, root):
+        self.path, self.root = path, root
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            with open(os.open(self.path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8") as f:  # not made: root may not make what a user has in /tmp
+                f.write(os.path.join(self.root, report.nodeid) + "\n")
 
 
 def pytest_report_header(config):
