@@ -132,6 +132,19 @@ static int say_half(struct mgr_core *c, Fp__CkptSet *m)
     return m->why ? 0 : mgr_doom(c, -ENOMEM);
 }
 
+/* What keeps it from being complete is a name, and whoever waits wants to know which. */
+static int say_temporary(struct mgr_core *c, const struct mgr_set *s, Fp__CkptSet *m)
+{
+    char line[120];
+
+    if (s->temps)
+        snprintf(line, sizeof line, "%u of its files ha%s a temporary name still, as x.tmp or x.part: rename or remove %s", s->temps, s->temps == 1 ? "s" : "ve", s->temps == 1 ? "it" : "them");
+    else
+        snprintf(line, sizeof line, "its directory has a temporary name still: rename it");
+    m->why = mgr_arena_text(&c->arena, line);
+    return m->why ? 0 : mgr_doom(c, -ENOMEM);
+}
+
 /* Which of its files it is, that who has to write it again need not look for it. */
 static int say_torn(struct mgr_core *c, const struct mgr_set *s, bool damaged_too, Fp__CkptSet *m)
 {
@@ -180,7 +193,7 @@ static int describe(struct mgr_core *c, const struct mgr_set *s, uint32_t *look,
     else if (m->level == FP__LEVEL__LEVEL_NONE)
         m->why = (char *)"data of a file of it is lost or damaged: see fpctl status";
     else if (s->state == MGR_SET_OPEN && (s->temps || s->top_temporary))
-        m->why = (char *)"it has a temporary name still";
+        rc = rc ? rc : say_temporary(c, s, m);
     else if (s->state == MGR_SET_OPEN && mgr_unsettled(c))
         m->why = (char *)"a mount that may write it is not back since the manager was started";
     else if (s->state == MGR_SET_OPEN && !s->writers && !s->told && s->words.told)

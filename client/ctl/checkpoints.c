@@ -529,7 +529,10 @@ static int late(const struct ctl_store *store, struct ctl_link *l, const Fp__Ckp
     int rc = ask(store, l, &q, &r);
     if (rc < 0)
         return rc;
-    FP_ERROR("it is not complete yet%s%s: %llu of its files are open for writing", s->why[0] ? ", " : "", s->why, (unsigned long long)s->writers);
+    if (s->writers || !s->why[0])
+        FP_ERROR("it is not complete yet%s%s: %llu of its files are open for writing", s->why[0] ? ", " : "", s->why, (unsigned long long)s->writers);
+    else
+        FP_ERROR("it is not complete yet: %s", s->why);
     for (size_t i = 0; i < r->n_files; i++)
         if (r->files[i]->writing)
             fprintf(stderr, "%s%.*s is open on %s\n", store->mountpoint, (int)r->files[i]->path.len, (const char *)r->files[i]->path.data, r->files[i]->node);

@@ -160,6 +160,16 @@ def test_commit_waits_for_writers_and_names_them(quick):
     assert r.returncode == 1 and "there is no file in" in r.stderr, (r.returncode, r.stderr)
 
 
+def test_commit_says_what_name_it_waits_for(quick):
+    a = quick.mounts[0].path
+    put(a, "chk_1/rank_0")
+    put(a, "chk_1/rank_1.tmp")
+    late = quick.fpctl("checkpoint", "commit", f"{a}/chk_1", "--timeout=700ms", check=False)
+    assert late.returncode == 3 and "not complete yet: 1 of its files has a temporary name still" in late.stderr, late.stderr
+    os.rename(f"{a}/chk_1/rank_1.tmp", f"{a}/chk_1/rank_1")
+    quick.fpctl("checkpoint", "commit", f"{a}/chk_1", "--timeout=20s")
+
+
 def test_there_is_no_set(quick):
     a = quick.mounts[0].path
     assert latest(quick, a) == 3
