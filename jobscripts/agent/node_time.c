@@ -96,7 +96,7 @@ static bool ending(const struct node *n)
     return fd >= 0;
 }
 
-/* The step of the shell that has called fp-job start; it is not on this node where salloc has started it elsewhere, and is no step then. */
+/* The step of the shell that does what fp-job start has printed, which says who it is some time after the store is up; it is not on this node where salloc has started it elsewhere, and is no step then. */
 static void look_for_callers(struct keeper *k)
 {
     uint64_t ticks;
@@ -110,7 +110,6 @@ static _Noreturn void keep(struct keeper *k, int fd)
 {
     if (!hear(fd, -1))
         _exit(0);
-    look_for_callers(k);
     job_endtime_look(&k->t, fp_now_ms());
     for (;;) {
         uint64_t now = fp_now_ms(), next = job_endtime_next(&k->t), ms = next > now ? next - now : 0;
@@ -121,6 +120,7 @@ static _Noreturn void keep(struct keeper *k, int fd)
             job_endtime_init(&k->t);
             continue;
         }
+        look_for_callers(k);
         job_endtime_tick(&k->t, fp_now_ms());
         if (k->told && job_dir_write(k->n->dir, JOB_DIR_TOLD, "", 0600) == 0)
             k->told = false;
