@@ -45,6 +45,19 @@ static int failed(const struct nc *n, int status, const char *dataset, const cha
 /* ---------------------------------------------------------------- making the file */
 
 /* d: whose they are; NULL: the file's. */
+static int put_floats(int group, int var, const struct cv_attr *a, int its)
+{
+    float *floats;
+    int s;
+
+    if (its != NC_FLOAT)
+        return nc_put_att_double(group, var, a->name, its ? its : NC_DOUBLE, a->count, a->floats);
+    floats = cv_nc_floats(a);
+    s = floats ? nc_put_att_float(group, var, a->name, NC_FLOAT, a->count, floats) : NC_ENOMEM;
+    free(floats);
+    return s;
+}
+
 static int put_attrs(int group, int var, const struct cv_dataset *d, const struct cv_attrs *all)
 {
     int s = NC_NOERR;
@@ -60,7 +73,7 @@ static int put_attrs(int group, int var, const struct cv_dataset *d, const struc
         else if (a->kind == CV_ATTR_INTS)
             s = nc_put_att_longlong(group, var, a->name, its ? its : NC_INT64, a->count, (const long long *)a->ints);
         else
-            s = nc_put_att_double(group, var, a->name, its ? its : NC_DOUBLE, a->count, a->floats);
+            s = put_floats(group, var, a, its);
     }
     return s;
 }
