@@ -1,6 +1,7 @@
 /* from=hdf5: what files of the library hold becomes a model, boxes of it are right, and sets of files that do not say where they belong are refused. */
 #include <math.h>
 
+#include "convert/source/hdf5.h"
 #include "tests/unit/cv_h5.h"
 
 static const int64_t all_zero[8];
@@ -621,6 +622,40 @@ static void test_more_boxes_than_blocks_may_be_are_said(void **state)
     assert_non_null(strstr(why.text, "1048576"));
 }
 
+/* Each that is open has a cache in the source's memory. */
+static void test_datasets_that_are_read_no_more_are_closed(void **state)
+{
+    const char *path = h5_path("sets.h5");
+    hid_t file = h5_make(path);
+    const struct cv_h5_source *h;
+    struct cv_source *s;
+    (void)state;
+
+    for (unsigned i = 0; i < 6; i++)
+        chunked_write(file, (char[]){'/', (char)('a' + i), 0}, 4, NULL, 0);
+    H5Fclose(file);
+    s = h5_source_good(&path, 1, NULL);
+    h = (const struct cv_h5_source *)s;
+    for (unsigned i = 0; i < 6; i++) {
+        size_t all_bytes = 0;
+        uint8_t got;
+
+        read_box(s, &s->model->datasets[i], 0, (const uint64_t[8]){0}, (const uint64_t[8]){1}, &got);
+        for (unsigned k = 0; k < CV_H5_SETS; k++) {
+            hid_t dapl = h->sets[k].id < 0 ? -1 : H5Dget_access_plist(h->sets[k].id);
+            size_t bytes = 0;
+
+            if (dapl >= 0) {
+                assert_true(H5Pget_chunk_cache(dapl, NULL, &bytes, NULL) >= 0);
+                H5Pclose(dapl);
+            }
+            all_bytes += bytes;
+        }
+        assert_true(all_bytes > 0 && all_bytes <= h->memory_bytes);
+    }
+    s->ops->close(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -641,6 +676,7 @@ int main(void)
         cmocka_unit_test(test_damaged_files_are_read_or_refused),
         cmocka_unit_test(test_chunks_of_many_datasets_are_no_blocks_beyond_a_number),
         cmocka_unit_test(test_more_boxes_than_blocks_may_be_are_said),
+        cmocka_unit_test(test_datasets_that_are_read_no_more_are_closed),
     };
 
     return cmocka_run_group_tests(tests, h5_setup, h5_teardown);
