@@ -110,7 +110,7 @@ static const struct fp_opt options[] = {
     FP_OPT_STRING(struct words, compress, "compress", "none", "none, deflate or zstd, with a level: deflate:6.", .flags = FP_OPT_NO_FILE, .arg = "CODEC[:LEVEL]", .check = check_compress),
     FP_OPT_ENUM(struct words, shuffle_word, "shuffle", "auto", shuffles, "Sort the bytes of numbers by significance before compressing. auto: if anything is compressed.", .flags = FP_OPT_NO_FILE),
     FP_OPT_ENUM(struct words, checksum, "checksum", "none", checksums, "A checksum for each chunk, which HDF5 compares when it reads.", .flags = FP_OPT_NO_FILE),
-    FP_OPT_STRING(struct words, chunk, "chunk", "auto", "Shape of the chunks of datasets with as many dimensions: 64x64x64. auto, and all others: pieces of the ranks' blocks, of at most 4 MiB.", .flags = FP_OPT_NO_FILE, .arg = "SHAPE",
+    FP_OPT_STRING(struct words, chunk, "chunk", "auto", "Shape of the chunks of datasets with as many dimensions: 64x64x64. auto, and all others: pieces of the ranks' blocks, of at most 4 MiB. A shape of more than a quarter of the memory, or of a twelfth where chunks are shuffled and compressed, is cut, and a line says so.", .flags = FP_OPT_NO_FILE, .arg = "SHAPE",
                   .check = check_chunk),
     FP_OPT_SIZE(struct words, memory, "memory", "64MiB", 1u << 20, UINT64_C(1) << 40, "For all buffers together, however large the dump is.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct words, xdmf, "xdmf", "off", "With --to=hdf5: an XDMF file, NAME.xmf beside NAME.h5, by which ParaView and VisIt open it.", .flags = FP_OPT_NO_FILE),

@@ -189,7 +189,7 @@ static const struct {
     uint8_t size_bytes;
 } types[] = {
     {"int8", "char", 'i', CV_INT, 1},      {"int16", "short", 'i', CV_INT, 2},         {"int32", "int", 'i', CV_INT, 4},
-    {"int64", "long", 'i', CV_INT, 8},     {"uint8", "byte", 'u', CV_UINT, 1},         {"uint16", NULL, 'u', CV_UINT, 2},
+    {"int64", "long", 'i', CV_INT, 8},     {"uint8", NULL, 'u', CV_UINT, 1},         {"uint16", NULL, 'u', CV_UINT, 2},
     {"uint32", NULL, 'u', CV_UINT, 4},     {"uint64", NULL, 'u', CV_UINT, 8},          {"float32", "float", 'f', CV_FLOAT, 4},
     {"float64", "double", 'f', CV_FLOAT, 8}, {"complex64", NULL, 'c', CV_COMPLEX, 8}, {"complex128", NULL, 'c', CV_COMPLEX, 16},
 };

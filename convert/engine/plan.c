@@ -96,6 +96,14 @@ void cv_plan_chunk(const struct cv_dataset *d, const uint64_t *wanted, uint64_t 
         grow(d, chunk, limit_bytes);
 }
 
+bool cv_plan_is_cut(const struct cv_dataset *d, const uint64_t *wanted, const uint64_t chunk[CV_RANK_MAX])
+{
+    for (unsigned i = 0; i < d->rank && chunk[0]; i++)
+        if (chunk[i] < wanted[i] && chunk[i] < d->dims[i].size)
+            return true;
+    return false;
+}
+
 void cv_plan_slab(const struct cv_dataset *d, uint64_t limit_bytes, uint64_t tile[CV_RANK_MAX])
 {
     uint64_t rest = d->type.size_bytes;

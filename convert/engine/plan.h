@@ -13,6 +13,8 @@
  * an array of nothing). A dimension of steps has 1, unless a step is of few bytes.
  */
 void cv_plan_chunk(const struct cv_dataset *d, const uint64_t *wanted, uint64_t limit_bytes, uint64_t chunk[CV_RANK_MAX]);
+/* Did the user want larger chunks than these? (Those of an array that is smaller are not meant.) */
+bool cv_plan_is_cut(const struct cv_dataset *d, const uint64_t *wanted, const uint64_t chunk[CV_RANK_MAX]);
 /* The shape of the tiles of an array that is stored as a whole: each contiguous in it, of at most limit_bytes, or of one element. */
 void cv_plan_slab(const struct cv_dataset *d, uint64_t limit_bytes, uint64_t tile[CV_RANK_MAX]);
 /* The same where the output takes boxes of any shape, and blocks are what a library decompresses as a whole: whole blocks, as many along the fastest dimensions as limit_bytes allow. */

@@ -41,6 +41,7 @@ struct run {
     size_t tile_bytes, scratch_bytes;
     uint64_t done_bytes, of_bytes;
     struct cv_result result, xdmf;
+    bool cut_said;                /* that chunks are not of the shape that the user wants */
     struct stat *inputs;          /* as they were before anything was read */
 };
 
@@ -107,6 +108,30 @@ static void look_at_shape(const struct run *r)
         r->job->note(r->job->arg, line);
 }
 
+/* Sinks that code chunks have one as it was and one of each step in their share of the memory. */
+static size_t most_of_chunk(const struct run *r)
+{
+    return r->tile_bytes / (1 + r->job->out.shuffle + (r->job->out.codec != CV_CODEC_NONE));
+}
+
+static void plan_chunks(struct run *r, size_t k)
+{
+    const struct cv_dataset *d = &model_of(r)->datasets[k];
+    const uint64_t *wanted = shape_dims(r->job) == d->rank ? r->job->chunk : NULL;
+    char line[CV_NAME_MAX + 400];
+    int n;
+
+    cv_plan_chunk(d, wanted, wanted ? most_of_chunk(r) : r->tile_bytes, r->chunk[k]);
+    if (!wanted || !cv_plan_is_cut(d, wanted, r->chunk[k]) || !r->job->note || r->team.rank || r->cut_said)
+        return;
+    r->cut_said = true;
+    n = snprintf(line, sizeof line, "%s: chunks are cut to ", d->name);
+    for (unsigned i = 0; i < d->rank; i++)
+        n += snprintf(line + n, sizeof line - (size_t)n, "%s%llu", i ? "x" : "", (unsigned long long)r->chunk[k][i]);
+    snprintf(line + n, sizeof line - (size_t)n, ": there is memory for chunks of %zu bytes, and those of the shape that is wanted are larger: give more (--memory)", most_of_chunk(r));
+    r->job->note(r->job->arg, line);
+}
+
 static int look_at(struct run *r, size_t k, struct cv_fail *why)
 {
     const struct cv_dataset *d = &model_of(r)->datasets[k];
@@ -120,7 +145,7 @@ static int look_at(struct run *r, size_t k, struct cv_fail *why)
     if (rc == 0 && cv_dataset_elements(d, &elements))
         r->of_bytes += elements * d->type.size_bytes;
     if (rc == 0 && r->job->to->chunked && d->rank)
-        cv_plan_chunk(d, shape_dims(r->job) == d->rank ? r->job->chunk : NULL, r->tile_bytes, r->chunk[k]);
+        plan_chunks(r, k);
     return rc;
 }
 

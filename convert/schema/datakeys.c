@@ -71,6 +71,8 @@ static int take_type(struct cv_reading *r, const struct cv_node *n, void *into)
 
     if (rc)
         return rc;
+    if (strcmp(text, "byte") == 0)
+        return cv_mistake(r, n, "type: byte is int8 in NumPy and in netCDF, and uint8 elsewhere: say which one it is");
     d->type.big_endian = r->s->big_endian;
     if (cv_type_parse(text, &d->type) == 0)
         return 0;

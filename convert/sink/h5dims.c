@@ -12,6 +12,7 @@
 
 #include "convert/sink/h5util.h"
 
+#define SCALE_CHUNK_MAX 1048576u /* elements: HDF5 refuses chunks of 4 GiB */
 #define NO_VALUES "This is a netCDF dimension but not a netCDF variable"
 
 struct scale {
@@ -42,11 +43,12 @@ static hid_t coordinate(const struct cv_model *m, const hid_t *datasets, const s
 /* Nothing is stored of it: no value is ever written. */
 static hid_t make_dataset(hid_t file, const char *name, const struct cv_dim *dim)
 {
-    hsize_t size = dim->size, max = dim->steps ? H5S_UNLIMITED : dim->size, chunk = dim->size ? dim->size : 1;
+    hsize_t size = dim->size, max = dim->steps ? H5S_UNLIMITED : dim->size, chunk = dim->size < SCALE_CHUNK_MAX ? dim->size : SCALE_CHUNK_MAX;
     hid_t space = H5Screate_simple(1, &size, &max), dcpl = H5Pcreate(H5P_DATASET_CREATE), id;
 
-    if (dim->steps)
-        H5Pset_chunk(dcpl, 1, &chunk);
+    chunk = chunk ? chunk : 1;
+    if (dim->steps && H5Pset_chunk(dcpl, 1, &chunk) < 0)
+        return -1; /* with HDF5's words */
     H5Pset_fill_time(dcpl, H5D_FILL_TIME_NEVER);
     H5Pset_alloc_time(dcpl, dim->steps ? H5D_ALLOC_TIME_INCR : H5D_ALLOC_TIME_LATE);
     id = H5Dcreate2(file, name, H5T_IEEE_F32BE, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);

@@ -103,9 +103,20 @@ int cv_nc_type(struct cv_type t)
     return NC_NAT;
 }
 
+float *cv_nc_floats(const struct cv_attr *a)
+{
+    float *floats = malloc((a->count + 1) * sizeof *floats);
+
+    for (size_t i = 0; floats && i < a->count; i++)
+        floats[i] = (float)a->floats[i];
+    return floats;
+}
+
 int cv_nc_errno(int status)
 {
     if (status > 0)
         return -status;
+    if (status == NC_ERANGE)
+        return -ERANGE; /* it is so the next time, too */
     return errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? -errno : status == NC_ENOMEM ? -ENOMEM : status == NC_ENAMEINUSE ? -EEXIST : -EIO;
 }

@@ -23,6 +23,8 @@ bool cv_nc_has_fill(const struct cv_dataset *d);
 void cv_nc_flat_name(const char *path, char out[CV_NAME_MAX + 1]);
 /* nc_type of it; both libraries number them the same. 0: none. */
 int cv_nc_type(struct cv_type t);
+/* Its floats as float32, to be freed; NULL: out of memory. Of doubles the libraries refuse FLT_MAX in decimals, which is a bit more than that, and infinities. */
+float *cv_nc_floats(const struct cv_attr *a);
 /* -errno of a status of netCDF or PnetCDF: positive ones are errno; errno as it was left by the call says whether the disk is full. */
 int cv_nc_errno(int status);
 

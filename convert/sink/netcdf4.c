@@ -2,7 +2,7 @@
  * to=netcdf (sink.h): netCDF-4, which is HDF5 with netCDF's dimensions. Called by the engine. One thread, or all ranks together.
  *
  * The library does the writing: its own way to say what a dimension is (ids, order of creation) is what other programs look for, and more than H5DS makes. Its price is a copy of each chunk in its
- * cache, which has room for one. Coordinates are not invented: a dimension has values where the dump has a dataset of its name.
+ * cache, which has room for one, and is given back when the next dataset begins. Coordinates are not invented: a dimension has values where the dump has a dataset of its name.
  */
 #include <errno.h>
 #include <mpi.h>
@@ -32,6 +32,7 @@ struct nc {
     int file;
     bool is_open;
     struct var *vars;
+    size_t cached; /* of this dataset the library may hold a chunk; ndatasets: of none */
     struct cv_ncdims dims;
 };
 
@@ -43,6 +44,19 @@ static int failed(const struct nc *n, int status, const char *dataset, const cha
 }
 
 /* ---------------------------------------------------------------- making the file */
+
+static int put_floats(int group, int var, const struct cv_attr *a, int its)
+{
+    float *floats;
+    int s;
+
+    if (its != NC_FLOAT)
+        return nc_put_att_double(group, var, a->name, its ? its : NC_DOUBLE, a->count, a->floats);
+    floats = cv_nc_floats(a);
+    s = floats ? nc_put_att_float(group, var, a->name, NC_FLOAT, a->count, floats) : NC_ENOMEM;
+    free(floats);
+    return s;
+}
 
 /* d: whose they are; NULL: the file's. */
 static int put_attrs(int group, int var, const struct cv_dataset *d, const struct cv_attrs *all)
@@ -60,7 +74,7 @@ static int put_attrs(int group, int var, const struct cv_dataset *d, const struc
         else if (a->kind == CV_ATTR_INTS)
             s = nc_put_att_longlong(group, var, a->name, its ? its : NC_INT64, a->count, (const long long *)a->ints);
         else
-            s = nc_put_att_double(group, var, a->name, its ? its : NC_DOUBLE, a->count, a->floats);
+            s = put_floats(group, var, a, its);
     }
     return s;
 }
@@ -117,20 +131,30 @@ static int set_filters(const struct nc *n, const struct var *v)
     return s;
 }
 
-static int set_storage(const struct nc *n, size_t k)
+/* Bytes of a chunk; 0: it is not chunked. */
+static size_t chunk_of(const struct nc *n, size_t k, size_t *chunk)
 {
     const struct cv_dataset *d = &n->m->datasets[k];
-    const struct var *v = &n->vars[k];
-    size_t chunk[CV_RANK_MAX], bytes = d->type.size_bytes;
-    int s;
+    size_t bytes = d->type.size_bytes;
 
     if (d->rank == 0 || n->chunk[k][0] == 0)
-        return NC_NOERR;
+        return 0;
     for (unsigned i = 0; i < d->rank; i++) {
         chunk[i] = !d->dims[i].steps && n->chunk[k][i] > d->dims[i].size ? (size_t)d->dims[i].size : (size_t)n->chunk[k][i];
         chunk[i] = chunk[i] ? chunk[i] : 1;
         bytes *= chunk[i];
     }
+    return bytes;
+}
+
+static int set_storage(const struct nc *n, size_t k)
+{
+    const struct var *v = &n->vars[k];
+    size_t chunk[CV_RANK_MAX], bytes = chunk_of(n, k, chunk);
+    int s;
+
+    if (!bytes)
+        return NC_NOERR;
     s = nc_def_var_chunking(v->group, v->id, NC_CHUNKED, chunk);
     s = s ? s : set_filters(n, v);
     return s ? s : nc_set_var_chunk_cache(v->group, v->id, bytes, 521, 1.0f);
@@ -226,6 +250,7 @@ static int create(const char *path, const struct cv_model *m, const uint64_t (*c
     n->chunk = chunk;
     n->o = *o;
     n->dims.m = m;
+    n->cached = m->ndatasets;
     snprintf(n->path, sizeof n->path, "%s", path);
     rc = make_all(n, why);
     if (rc)
@@ -237,11 +262,34 @@ static int create(const char *path, const struct cv_model *m, const uint64_t (*c
 
 /* ---------------------------------------------------------------- writing */
 
+static bool has_name_of_dim(const struct nc *n, size_t k)
+{
+    for (size_t i = 0; i < n->dims.count; i++)
+        if (strcmp(n->dims.items[i].name, n->m->datasets[k].name + 1) == 0)
+            return true;
+    return false;
+}
+
+/*
+ * The chunk that the library holds of the dataset before this one: to set its cache, it closes and opens it, which writes the chunk and gives the memory back. It opens it by its name, and one that has the
+ * name of a dimension may have another one in the file: that is left.
+ */
+static int forget_cached(struct nc *n, size_t k)
+{
+    size_t before = n->cached, chunk[CV_RANK_MAX], bytes;
+
+    n->cached = k;
+    if (before == k || before == n->m->ndatasets || n->o.parallel || has_name_of_dim(n, before))
+        return NC_NOERR;
+    bytes = chunk_of(n, before, chunk);
+    return bytes ? nc_set_var_chunk_cache(n->vars[before].group, n->vars[before].id, bytes, 521, 1.0f) : NC_NOERR;
+}
+
 static int write_it(struct cv_sink *sink, size_t k, const uint64_t *lo, const uint64_t *count, const void *buf, struct cv_fail *why)
 {
     struct nc *n = (struct nc *)sink;
     const struct cv_dataset *d = &n->m->datasets[k];
-    size_t start[CV_RANK_MAX] = {0}, size[CV_RANK_MAX] = {0};
+    size_t start[CV_RANK_MAX] = {0}, size[CV_RANK_MAX] = {0}, before = n->cached;
     int s;
 
     for (unsigned i = 0; i < d->rank; i++) {
@@ -249,6 +297,9 @@ static int write_it(struct cv_sink *sink, size_t k, const uint64_t *lo, const ui
         size[i] = (size_t)count[i];
     }
     errno = 0;
+    s = forget_cached(n, k);
+    if (s)
+        return failed(n, s, n->m->datasets[before].name, "it can't be written", why);
     s = nc_put_vara(n->vars[k].group, n->vars[k].id, start, size, buf);
     if (s == NC_NOERR && d->rank && size[0] && lo[0] + count[0] > n->vars[k].steps)
         n->vars[k].steps = lo[0] + count[0];

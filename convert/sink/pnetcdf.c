@@ -132,6 +132,19 @@ static int put_ints(const struct pnc *p, int var, nc_type its, const struct cv_a
     return ncmpi_put_att_longlong(p->file, var, a->name, its ? its : p->large ? NC_INT64 : fits ? NC_INT : NC_DOUBLE, (MPI_Offset)a->count, (const long long *)a->ints);
 }
 
+static int put_floats(const struct pnc *p, int var, nc_type its, const struct cv_attr *a)
+{
+    float *floats;
+    int s;
+
+    if (its != NC_FLOAT)
+        return ncmpi_put_att_double(p->file, var, a->name, its ? its : NC_DOUBLE, (MPI_Offset)a->count, a->floats);
+    floats = cv_nc_floats(a);
+    s = floats ? ncmpi_put_att_float(p->file, var, a->name, NC_FLOAT, (MPI_Offset)a->count, floats) : NC_ENOMEM;
+    free(floats);
+    return s;
+}
+
 /* d: whose they are; NULL: the file's. */
 static int put_attrs(const struct pnc *p, int var, const struct cv_dataset *d, const struct cv_attrs *all)
 {
@@ -148,7 +161,7 @@ static int put_attrs(const struct pnc *p, int var, const struct cv_dataset *d, c
         else if (a->kind == CV_ATTR_INTS)
             s = put_ints(p, var, its, a);
         else
-            s = ncmpi_put_att_double(p->file, var, a->name, its ? its : NC_DOUBLE, (MPI_Offset)a->count, a->floats);
+            s = put_floats(p, var, its, a);
     }
     return s;
 }

@@ -3,7 +3,8 @@
  *
  * The library is looked for when it is needed, and called by its C interface: most sites that convert have none, and those that write BP have their own build of it. FP_ADIOS2_LIB says which. Blocks are
  * those of the writers, so that chunks are pieces of what lies together, and what no writer has written is said and not made up; what the library reads it puts together and decompresses itself. A BP
- * dump is a directory: given one of the files in it, that is what is opened, and several of them are one input. Rejected: a reader of our own, whose formats ADIOS2 does not document for others.
+ * dump is a directory: given one of the files in it, that is what is opened, and several of them are one input. Where the library does not say who wrote what, reading tells it: what it leaves as it was
+ * in the buffer is in no block. Rejected: a reader of our own, whose formats ADIOS2 does not document for others.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,6 +21,8 @@
 #define MINOR_MAX      40     /* of the library's names that are tried: libadios2_c.so.2.N */
 #define VARIABLES_MAX  1048576u
 #define ATTR_MAX_BYTES 65536u
+#define WRITERS_UNKNOWN (UINT64_C(1) << 63) /* in a block's id, beside its step: it is the whole, whoever wrote what of it */
+#define UNTOUCHED      0xa5u  /* what is in a buffer before it is read into */
 
 /* From adios2_c_types.h, which has numbers for all of them. */
 enum { TYPE_STRING = 0, TYPE_FLOAT, TYPE_DOUBLE, TYPE_FLOAT_COMPLEX, TYPE_DOUBLE_COMPLEX, TYPE_INT8, TYPE_INT16, TYPE_INT32, TYPE_INT64, TYPE_UINT8, TYPE_UINT16, TYPE_UINT32, TYPE_UINT64 };
@@ -263,6 +266,7 @@ static void name_of(int (*call)(char *, size_t *, const void *), const void *han
         path[0] = '\0';
 }
 
+/* start NULL: the whole. */
 static int add_block(struct cv_dataset *d, uint32_t input, size_t step, const size_t *start, const size_t *count, struct cv_fail *why)
 {
     struct cv_block *b;
@@ -275,7 +279,7 @@ static int add_block(struct cv_dataset *d, uint32_t input, size_t step, const si
     if (!b)
         return no_memory(why);
     b->input = input;
-    b->id = step;
+    b->id = start ? step : step | WRITERS_UNKNOWN;
     if (lead) {
         b->start[0] = step;
         b->count[0] = 1;
@@ -544,12 +548,34 @@ static int open_it(const struct cv_source_options *o, struct cv_source **out, st
     return rc;
 }
 
+static int read_over(const struct adios *a, const struct variable *v, uint64_t step, const size_t *start, const size_t *size, void *buf, size_t bytes, uint8_t before)
+{
+    int error;
+
+    memset(buf, before, bytes);
+    error = a->call.set_step_selection(v->handle, step, 1);
+    error = error || !v->rank ? error : a->call.set_selection(v->handle, v->rank, start, size);
+    return error ? error : a->call.get(a->engines[v->input], v->handle, buf, MODE_SYNC);
+}
+
+static uint64_t count_untouched(const uint8_t *buf, uint64_t elements, size_t size_bytes)
+{
+    uint8_t untouched[16];
+    uint64_t n = 0;
+
+    memset(untouched, UNTOUCHED, sizeof untouched);
+    for (uint64_t i = 0; i < elements; i++)
+        n += memcmp(buf + i * size_bytes, untouched, size_bytes) == 0;
+    return n;
+}
+
 static int read_box(struct cv_source *s, const struct cv_dataset *d, const struct cv_block *b, const uint64_t *lo, const uint64_t *count, void *buf, struct cv_fail *why)
 {
     struct adios *a = (struct adios *)s;
     const struct variable *v = &a->variables[d->id];
     unsigned lead = d->rank - v->rank;
     size_t start[CV_RANK_MAX], size[CV_RANK_MAX], elements = 1;
+    uint64_t untouched = 0;
     int error;
 
     for (unsigned i = 0; i < v->rank; i++) {
@@ -558,11 +584,16 @@ static int read_box(struct cv_source *s, const struct cv_dataset *d, const struc
     }
     for (unsigned i = 0; i < d->rank; i++)
         elements *= count[i];
-    memset(buf, 0, elements * d->type.size_bytes); /* where the library says no blocks there may be none */
-    error = a->call.set_step_selection(v->handle, b->id, 1);
-    error = error || !v->rank ? error : a->call.set_selection(v->handle, v->rank, start, size);
-    error = error ? error : a->call.get(a->engines[v->input], v->handle, buf, MODE_SYNC);
-    return error ? failed(a, v->input, d->name, "read it", error, why) : 0;
+    error = read_over(a, v, b->id & ~WRITERS_UNKNOWN, start, size, buf, elements * d->type.size_bytes, UNTOUCHED);
+    if (error == 0 && b->id & WRITERS_UNKNOWN)
+        untouched = count_untouched(buf, elements, d->type.size_bytes);
+    if (untouched) { /* or it is their value: then it is so again, over something else */
+        error = read_over(a, v, b->id & ~WRITERS_UNKNOWN, start, size, buf, elements * d->type.size_bytes, (uint8_t)~UNTOUCHED);
+        untouched -= error ? 0 : count_untouched(buf, elements, d->type.size_bytes);
+    }
+    if (error)
+        return failed(a, v->input, d->name, "read it", error, why);
+    return untouched ? cv_fail(why, -EINVAL, a->paths[v->input], d->name, CV_NO_OFFSET, "some of its elements are in no block: no writer has written them") : 0;
 }
 
 const struct cv_source_ops cv_source_adios = {

@@ -191,24 +191,51 @@ static int block_of(struct cv_source *s, struct cv_dataset *d, struct cv_block *
                    d->rank && d->dims[0].steps ? " and steps" : "", has, a->head.fortran_order ? " (of Fortran, reversed)" : "");
 }
 
+/* A file has one block of a dataset, and other steps of that one: it would be read for every rank. */
+static int compare_again(const struct cv_source *s, const struct cv_dataset *d, const struct cv_block *first, const struct cv_block *b, struct cv_fail *why)
+{
+    bool same = d->rank && d->dims[0].steps;
+
+    for (unsigned i = 1; i < d->rank; i++)
+        same = same && first->start[i] == b->start[i];
+    if (same)
+        return 0;
+    return cv_fail(why, -EINVAL, s->inputs[b->input].path, d->name, CV_NO_OFFSET, "the schema has several blocks of it in one file, where it is one array: layout: files, or global");
+}
+
+/* first: of each input, to be used. */
+static int compare_dataset(struct cv_source *s, struct cv_dataset *d, const struct cv_array *arrays, size_t narrays, bool by_name, const struct cv_block **first, struct cv_fail *why)
+{
+    int rc = 0;
+
+    memset(first, 0, s->ninputs * sizeof *first);
+    for (size_t k = 0; k < d->nblocks && rc == 0; k++) {
+        struct cv_block *b = &d->blocks[k];
+        const struct cv_array *a = array_of(arrays, narrays, b->input, by_name ? d->name : NULL);
+
+        rc = first[b->input] ? compare_again(s, d, first[b->input], b, why) : 0;
+        rc = rc ? rc : block_of(s, d, b, a, k == 0, why);
+        first[b->input] = b;
+        if (rc == 0 && k == 0 && a->head.boolean)
+            rc = cv_attrs_text(&d->attrs, "numpy_dtype", "bool");
+    }
+    return rc;
+}
+
 static int compare(struct cv_source *s, const struct cv_array *arrays, size_t narrays, bool by_name, struct cv_fail *why)
 {
+    const struct cv_block **first;
     struct cv_model *m = s->model;
     int rc = 0;
 
     if (!by_name && m->ndatasets != 1)
         return cv_fail(why, -EINVAL, s->inputs[0].path, NULL, CV_NO_OFFSET, "a .npy file holds one array, and the schema has %zu datasets", m->ndatasets);
-    for (size_t i = 0; i < m->ndatasets && rc == 0; i++) {
-        struct cv_dataset *d = &m->datasets[i];
-
-        for (size_t k = 0; k < d->nblocks && rc == 0; k++) {
-            const struct cv_array *a = array_of(arrays, narrays, d->blocks[k].input, by_name ? d->name : NULL);
-
-            rc = block_of(s, d, &d->blocks[k], a, k == 0, why);
-            if (rc == 0 && k == 0 && a->head.boolean)
-                rc = cv_attrs_text(&d->attrs, "numpy_dtype", "bool");
-        }
-    }
+    first = calloc(s->ninputs, sizeof *first);
+    if (!first)
+        return no_memory(why);
+    for (size_t i = 0; i < m->ndatasets && rc == 0; i++)
+        rc = compare_dataset(s, &m->datasets[i], arrays, narrays, by_name, first, why);
+    free(first);
     return rc;
 }
 

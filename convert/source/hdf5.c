@@ -2,7 +2,8 @@
  * from=hdf5: HDF5 files, and netCDF-4 files, which are such. Called by the engine on its one thread; blocks for the disk. What is in them is found out in hdf5model.c.
  *
  * Elements come from H5Dread in the machine's byte order, whatever filters and byte order the file has. Few files and fewer datasets are open at a time, the least recently used giving way: a set may have
- * thousands of files, and each open dataset has a cache for its chunks, which are taken out of the memory that the source was given.
+ * thousands of files, and each open dataset has a cache for its chunks, which are taken out of the memory that the source was given. Those of another dataset give way at once: an input has one of each, so
+ * as many are open as there are inputs, and share that memory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -84,7 +85,9 @@ static int set_of(struct cv_h5_source *s, uint32_t input, const struct cv_datase
     for (size_t i = 0; i < CV_H5_SETS; i++) {
         struct cv_h5_set *set = &s->sets[i];
 
-        if (set->id >= 0 && set->input == input && set->dataset == d->id) {
+        if (set->id >= 0 && set->dataset != d->id)
+            set_close(set);
+        if (set->id >= 0 && set->input == input) {
             set->used = ++s->clock;
             *out = set->id;
             return 0;

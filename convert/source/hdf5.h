@@ -29,6 +29,7 @@ struct cv_h5_source {
     struct cv_source base;
     struct cv_h5_about *about; /* by id of a dataset */
     size_t memory_bytes;
+    size_t nblocks;            /* of all datasets */
     struct cv_h5_file files[CV_H5_FILES];
     struct cv_h5_set sets[CV_H5_SETS];
     uint64_t clock;

@@ -16,7 +16,8 @@
 #include "convert/source/hdf5.h"
 #include "fp/log.h"
 
-#define CHUNKS_MAX 65536u /* that are blocks */
+#define CHUNKS_MAX     65536u /* of a dataset, that are blocks */
+#define CHUNKS_ALL_MAX 262144u /* of all: a small file may have thousands of datasets whose chunks are many, and none of them written */
 #define BOXES_MAX (2ull * CV_RANK_MAX * CV_BLOCKS_MAX)
 
 /* A dataset of a file. */
@@ -201,17 +202,20 @@ static bool fits(int64_t start, int64_t count, int64_t stride, uint64_t size)
     return !__builtin_mul_overflow((uint64_t)count - 1, (uint64_t)stride, &last) && last < size - (uint64_t)start;
 }
 
-static int add_block(struct cv_dataset *d, uint32_t input, const int64_t *start, const int64_t *count, const int64_t *stride)
+static int add_block(struct walk *w, struct cv_dataset *d, const int64_t *start, const int64_t *count, const int64_t *stride)
 {
     struct cv_block *b;
 
     for (unsigned i = 0; i < d->rank; i++)
         if (count[i] == 0)
             return 0;
+    if (w->s->nblocks == CV_BLOCKS_MAX)
+        return cv_fail(w->why, -E2BIG, w->s->base.inputs[w->input].path, d->name, CV_NO_OFFSET, "the inputs have more than %u blocks, which are the most", CV_BLOCKS_MAX);
     b = cv_dataset_block(d);
     if (!b)
-        return -ENOMEM;
-    b->input = input;
+        return no_memory(w->why);
+    w->s->nblocks++;
+    b->input = w->input;
     for (unsigned i = 0; i < d->rank; i++) {
         b->start[i] = start ? (uint64_t)start[i] : 0;
         b->count[i] = (uint64_t)count[i];
@@ -220,8 +224,9 @@ static int add_block(struct cv_dataset *d, uint32_t input, const int64_t *start,
     return 0;
 }
 
-static int add_boxes(struct cv_dataset *d, const struct found *f, uint32_t input, struct cv_fail *why)
+static int add_boxes(struct walk *w, struct cv_dataset *d, const struct found *f)
 {
+    struct cv_fail *why = w->why;
     int64_t *boxes = NULL, *strides = NULL;
     size_t n = 0, m = 0;
     int rc = cv_h5_get_ints(f->id, "fp_boxes", BOXES_MAX, &boxes, &n);
@@ -236,7 +241,7 @@ static int add_boxes(struct cv_dataset *d, const struct found *f, uint32_t input
         for (unsigned i = 0; i < d->rank && rc == 0; i++)
             if (!fits(start[i], count[i], stride ? stride[i] : 1, d->dims[i].size))
                 rc = wrong_place(f, why, "its attribute fp_boxes has a box that is not in the array");
-        rc = rc ? rc : add_block(d, input, start, count, stride) ? no_memory(why) : 0;
+        rc = rc ? rc : add_block(w, d, start, count, stride);
     }
     free(boxes);
     free(strides);
@@ -281,16 +286,16 @@ static int add_blocks(struct walk *w, struct cv_dataset *d, const struct found *
     int64_t count[CV_RANK_MAX];
 
     if (way == CV_H5_BOXES)
-        return add_boxes(d, f, w->input, w->why);
+        return add_boxes(w, d, f);
     for (unsigned i = 0; i < f->rank; i++)
         count[i] = (int64_t)f->dims[i];
-    return add_block(d, w->input, way == CV_H5_PIECE ? offset : NULL, count, NULL) ? no_memory(w->why) : 0;
+    return add_block(w, d, way == CV_H5_PIECE ? offset : NULL, count, NULL);
 }
 
 /* ---------------------------------------------------------------- the model */
 
 /* Chunks that filters have made, unless they are too many to be blocks. */
-static bool has_chunks(const struct found *f, hsize_t *chunk)
+static bool has_chunks(const struct walk *w, const struct found *f, hsize_t *chunk)
 {
     hid_t dcpl = H5Dget_create_plist(f->id);
     bool has = f->rank && dcpl >= 0 && H5Pget_layout(dcpl) == H5D_CHUNKED && H5Pget_nfilters(dcpl) > 0 && H5Pget_chunk(dcpl, CV_RANK_MAX, chunk) == (int)f->rank;
@@ -299,19 +304,21 @@ static bool has_chunks(const struct found *f, hsize_t *chunk)
     cv_h5_put(dcpl);
     for (unsigned i = 0; has && i < f->rank; i++)
         has = chunk[i] > 0 && f->dims[i] > 0 && !__builtin_mul_overflow(n, (f->dims[i] - 1) / chunk[i] + 1, &n) && n <= CHUNKS_MAX;
-    return has;
+    return has && w->s->nblocks + n <= CHUNKS_ALL_MAX;
 }
 
-static int add_chunks(struct cv_dataset *d, const struct found *f, uint32_t input, const hsize_t *chunk)
+static int add_chunks(struct walk *w, struct cv_dataset *d, const struct found *f, const hsize_t *chunk)
 {
     int64_t start[CV_RANK_MAX] = {0}, count[CV_RANK_MAX];
     unsigned i = 0;
+    int rc;
 
     while (i < f->rank) {
         for (i = 0; i < f->rank; i++)
             count[i] = (int64_t)(f->dims[i] - (uint64_t)start[i] < chunk[i] ? f->dims[i] - (uint64_t)start[i] : chunk[i]);
-        if (add_block(d, input, start, count, NULL) < 0)
-            return -ENOMEM;
+        rc = add_block(w, d, start, count, NULL);
+        if (rc)
+            return rc;
         for (i = 0; i < f->rank; i++) { /* the next one: the last dimension fastest */
             unsigned k = f->rank - 1 - i;
 
@@ -349,12 +356,12 @@ static int add_dataset(struct walk *w, const struct found *f)
         d->dims[i].size = way == CV_H5_PIECE ? (uint64_t)shape[i] : f->dims[i];
     d->dims[0].steps = f->rank && f->most[0] == H5S_UNLIMITED && (f->rank > 1 || d->dims[0].name);
     take_fill(d, f->id);
-    way = way == CV_H5_WHOLE && has_chunks(f, chunk) ? CV_H5_CHUNKS : way;
+    way = way == CV_H5_WHOLE && has_chunks(w, f, chunk) ? CV_H5_CHUNKS : way;
     s->about[d->id].way = way;
     if (!cv_dataset_elements(d, &elements))
         return wrong_place(f, w->why, "it has more than 2^63 bytes");
     if (way == CV_H5_CHUNKS)
-        return add_chunks(d, f, w->input, chunk) < 0 ? no_memory(w->why) : 0;
+        return add_chunks(w, d, f, chunk);
     return add_blocks(w, d, f, way, offset);
 }
 

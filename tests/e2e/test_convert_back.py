@@ -1,5 +1,6 @@
 """fp-convert on the way back: HDF5, netCDF-4 and ADIOS2 files in, raw files of ranks out, each checked by NumPy; and what it says where it can't."""
 
+import ctypes
 import glob
 import os
 import sys
@@ -212,3 +213,64 @@ def test_adios_dumps_of_several_writers_and_steps(tmp_path, engine):
             assert np.array_equal(f["fields/u"][()], u) and f["fields/u"].maxshape[0] is None
             assert np.array_equal(f["once"][()], np.arange(4)) and np.array_equal(f["late"][()], [[1, 1j], [2, 2j]]) and list(f["step"]) == [0, 7, 14]
             assert f["fields/u"].attrs["units"] == "K" and f.attrs["title"] == "of two writers" and list(f.attrs["n"]) == [1, -2]
+
+
+@pytest.mark.parametrize("engine", ["BP4", "BP5"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_adios_elements_that_no_writer_has_written_are_said_and_not_made_up(tmp_path, engine, whole):
+    """Of a variable that is not in every step: BP4 does not say who wrote it."""
+    adios2, env = adios_library()
+    mode = adios2.bindings.Mode
+    some = np.arange(512, dtype="u1").reshape(2, 256)  # every value that a byte has
+    io = adios2.Adios().declare_io("out")
+    io.set_engine(engine)
+    always = io.define_variable("always", np.zeros(2), [2], [0], [2])
+    v = io.define_variable("some", some[0], [256], [0], [128])
+    out = io.open(f"{tmp_path}/d.bp", mode.Write)
+    for k in range(4):
+        out.begin_step()
+        out.put(always, np.array([k, -k], "f8"), mode.Sync)
+        for start in (0, 128) if k in (0, 2) else ():
+            if whole or (k, start) != (2, 128):
+                v.set_selection([[start], [128]])
+                out.put(v, np.ascontiguousarray(some[k // 2, start : start + 128]), mode.Sync)
+        out.end_step()
+    out.close()
+    if not whole:
+        said = refused("--from=adios", f"--out={tmp_path}/o.h5", f"{tmp_path}/d.bp", env=env)
+        assert "/some" in said and "in no block" in said and not os.path.exists(tmp_path / "o.h5")
+        return
+    convert("--from=adios", f"--out={tmp_path}/o.h5", f"{tmp_path}/d.bp", env=env)
+    with h5py.File(f"{tmp_path}/o.h5") as f:
+        assert np.array_equal(f["some"][()], some) and np.array_equal(f["always"][()], [[k, -k] for k in range(4)])
+
+
+def fortran_dump(library, path, engine, parts):
+    """As a program in Fortran writes it, whose bindings call the same functions: a variable t of 6 x 4 in that order, of which each part is (start, values)."""
+    c = ctypes.CDLL(library)
+    for name in ("init_config_glue_serial", "declare_io", "define_variable", "open"):
+        getattr(c, f"adios2_{name}").restype = ctypes.c_void_p
+    of = lambda *n: (ctypes.c_size_t * len(n))(*n)  # noqa: E731
+    adios = ctypes.c_void_p(c.adios2_init_config_glue_serial(b"", b"Fortran"))
+    io = ctypes.c_void_p(c.adios2_declare_io(adios, b"out"))
+    assert c.adios2_set_engine(io, engine.encode()) == 0
+    v = ctypes.c_void_p(c.adios2_define_variable(io, b"t", 2, ctypes.c_size_t(2), of(6, 4), of(0, 0), of(6, 4), 0))
+    out = ctypes.c_void_p(c.adios2_open(io, path.encode(), 1))
+    for start, values in parts:
+        assert c.adios2_set_selection(v, ctypes.c_size_t(2), of(*start), of(*values.shape[::-1])) == 0
+        assert c.adios2_put(out, v, np.ascontiguousarray(values).ctypes.data_as(ctypes.c_void_p), 5) == 0
+    assert c.adios2_close(out) == 0 and c.adios2_finalize(adios) == 0
+
+
+@pytest.mark.parametrize("engine", ["BP4", "BP5"])
+def test_adios_dumps_of_fortran_are_whole_or_refused(tmp_path, engine):
+    _, env = adios_library()
+    t = np.random.default_rng(5).random((4, 6))
+    parts = [((0, 0), t[:, :2]), ((2, 0), t[:, 2:])]
+    fortran_dump(env["FP_ADIOS2_LIB"], f"{tmp_path}/all.bp", engine, parts)
+    convert("--from=adios", f"--out={tmp_path}/o.h5", f"{tmp_path}/all.bp", env=env)
+    with h5py.File(f"{tmp_path}/o.h5") as f:
+        assert np.array_equal(f["t"][()], t)
+    fortran_dump(env["FP_ADIOS2_LIB"], f"{tmp_path}/part.bp", engine, parts[:1])
+    said = refused("--from=adios", f"--out={tmp_path}/p.h5", f"{tmp_path}/part.bp", env=env)
+    assert "/t" in said and "in no block" in said

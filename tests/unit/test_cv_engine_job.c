@@ -462,6 +462,47 @@ static void test_job_takes_a_shape_of_chunks_for_arrays_of_its_dimensions(void *
     fake_free(f);
 }
 
+static uint64_t chunk_bytes(const struct cv_dataset *d)
+{
+    uint64_t n = d->type.size_bytes;
+
+    for (unsigned i = 0; i < d->rank; i++)
+        n *= sink.chunk[0][i];
+    return n;
+}
+
+/* A sink that codes chunks has three buffers for one, in a quarter of the memory. */
+static void test_job_cuts_chunks_to_the_memory_and_says_so(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 70, found = 0; found < 3; seed++) {
+        struct fake *f = fake_new(seed, &(struct fake_options){.datasets = 1, .rank = 2, .plain = true});
+        const struct cv_dataset *d = &f->s.model->datasets[0];
+        uint64_t bytes = fake_elements(d) * d->type.size_bytes;
+        bool is_large = bytes > (1u << 18) / 3 && bytes <= 1u << 18;
+
+        assert_true(seed < 2000);
+        for (unsigned coded = 0; is_large && coded < 2; coded++) {
+            struct cv_job j = job_of(f, &chunked);
+            struct cv_fail why = {0};
+
+            noted[0] = '\0';
+            j.note = note_it;
+            j.chunk[0] = d->dims[0].size;
+            j.chunk[1] = d->dims[1].size + 5; /* what is beyond the array is not cut */
+            j.out.codec = coded ? CV_CODEC_ZSTD : CV_CODEC_NONE;
+            j.out.shuffle = coded;
+            assert_int_equal(cv_job_run(&j, &why), 0);
+            compare(f, seed);
+            assert_true(coded ? chunk_bytes(d) <= (1u << 18) / 3 : chunk_bytes(d) == bytes);
+            assert_int_equal(strstr(noted, "chunks are cut to ") != NULL, coded);
+            assert_int_equal(unlink(path), 0);
+        }
+        found += is_large;
+        fake_free(f);
+    }
+}
+
 static void test_job_refuses_too_little_memory_and_places_that_are_not_there(void **state)
 {
     struct fake *f = fake_new(60, &(struct fake_options){.datasets = 1, .rank = 1});
@@ -510,6 +551,7 @@ int main(void)
         cmocka_unit_test(test_job_says_of_what_the_result_was_converted),
         cmocka_unit_test(test_job_of_some_inputs_says_which_boxes_it_has),
         cmocka_unit_test(test_job_takes_a_shape_of_chunks_for_arrays_of_its_dimensions),
+        cmocka_unit_test(test_job_cuts_chunks_to_the_memory_and_says_so),
         cmocka_unit_test(test_job_refuses_too_little_memory_and_places_that_are_not_there),
     };
 

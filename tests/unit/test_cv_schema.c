@@ -290,6 +290,7 @@ static void test_unknown_keys_and_words_come_with_the_nearest(void **state)
     refused(SET("[2]", "  block: hole\n"), 6, 10, "did you mean whole?");
     refused(SET("[2]", "  block: {start: [0], cont: [2]}\n"), 6, 23, "did you mean count?");
     refused(HEAD "datasets: [{name: a, type: flaot64, dims: []}]\n", 2, 28, "did you mean float64?");
+    refused(HEAD "datasets: [{name: a, type: byte, dims: []}]\n", 2, 28, "byte is int8 in NumPy and in netCDF, and uint8 elsewhere");
     refused(HEAD "dims: {height: 2}\ndatasets: [{name: a, type: f8, dims: [heigth]}]\n", 3, 39, "did you mean height?");
     refused(HEAD "ranks: {gird: [2]}\n", 2, 9, "did you mean grid?");
     refused(HEAD "\"bad\\nkey\": 1\n", 2, 1, "\"bad?key\"");

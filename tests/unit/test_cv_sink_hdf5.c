@@ -450,6 +450,34 @@ static void test_names_that_hdf5_cannot_have_are_refused(void **state)
     assert_string_equal(why.dataset, "/a/b/c");
 }
 
+/* A chunk of all of it would have 4 GiB, which HDF5 refuses. */
+static void test_a_dimension_may_have_more_steps_than_a_chunk_holds(void **state)
+{
+    static const uint64_t sizes[] = {UINT64_C(1) << 30, (UINT64_C(1) << 32) + 1};
+    const uint64_t chunk[1][CV_RANK_MAX] = {{1u << 20}};
+    const char *path = h5_path("long.h5");
+    (void)state;
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct cv_model *m = cv_model_new();
+        struct cv_dataset *d = add(m, "/t", CV_UINT, 1, 1, &sizes[i]);
+        hid_t file, scale, space;
+        hsize_t size = 0;
+
+        d->dims[0].name = strdup("time");
+        d->dims[0].steps = true;
+        sink_close(sink_new(path, m, chunk, &(struct cv_sink_options){.memory_bytes = 1u << 20}));
+        cv_model_free(m);
+        file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+        scale = H5Dopen2(file, "time", H5P_DEFAULT);
+        space = H5Dget_space(scale);
+        assert_true(H5Sget_simple_extent_dims(space, &size, NULL) == 1 && size == sizes[i]);
+        H5Sclose(space);
+        H5Dclose(scale);
+        H5Fclose(file);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_a_flipped_bit_is_found_by_the_checksum),
         cmocka_unit_test(test_every_type_and_rank_comes_back),
         cmocka_unit_test(test_dimensions_are_scales_that_datasets_share),
+        cmocka_unit_test(test_a_dimension_may_have_more_steps_than_a_chunk_holds),
         cmocka_unit_test(test_attributes_are_text_numbers_and_values),
         cmocka_unit_test(test_what_is_not_written_takes_no_space_and_reads_as_fill),
         cmocka_unit_test(test_large_chunks_begin_where_the_file_system_likes_it),

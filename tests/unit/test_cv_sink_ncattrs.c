@@ -1,4 +1,6 @@
 /* Attributes and fill values of to=netcdf and to=netcdf3, as netCDF's own libraries read them: types, names that the formats keep for themselves, and what is no fill value. */
+#include <float.h>
+
 #include "tests/unit/cv_netcdf.h"
 
 static struct cv_model *model_of_attrs(void)
@@ -148,6 +150,35 @@ static void test_attributes_that_are_values_have_the_type_of_their_variable(void
     cv_model_free(m);
 }
 
+/* As people write them: a bit more than the greatest float, and an infinity. */
+static void test_the_greatest_float_and_infinities_are_values_of_floats(void **state)
+{
+    static const double missing = 3.4028235e38, range[] = {-INFINITY, INFINITY};
+    struct cv_model *m = cv_model_new();
+    struct cv_dataset *d = add(m, "/b", CV_FLOAT, 4, 1, (const uint64_t[]){4});
+    float got[2];
+    nc_type type;
+    int file;
+    (void)state;
+
+    assert_int_equal(cv_attrs_floats(&d->attrs, "missing_value", &missing, 1), 0);
+    assert_int_equal(cv_attrs_floats(&d->attrs, "valid_range", range, 2), 0);
+    memset(chunks, 0, sizeof chunks);
+    for (unsigned i = 0; i < 2; i++) {
+        write_all(i ? &cv_sink_pnetcdf : &cv_sink_netcdf4, m, &(struct cv_sink_options){0});
+        file = open_nc();
+        assert_int_equal(nc_inq_atttype(file, 0, "missing_value", &type), NC_NOERR);
+        assert_int_equal(type, NC_FLOAT);
+        assert_int_equal(nc_get_att_float(file, 0, "missing_value", got), NC_NOERR);
+        assert_true(got[0] == FLT_MAX);
+        assert_int_equal(nc_get_att_float(file, 0, "valid_range", got), NC_NOERR);
+        assert_true(got[0] == -HUGE_VALF && got[1] == HUGE_VALF);
+        nc_close(file);
+    }
+    cv_model_free(m);
+    assert_int_equal(cv_nc_errno(NC_ERANGE), -ERANGE); /* not one that is tried again */
+}
+
 struct heard { unsigned lines; char text[1024]; };
 
 static void hear(void *arg, const char *what)
@@ -249,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_netcdf4_has_attributes_fill_values_and_conventions),
         cmocka_unit_test(test_netcdf3_has_attributes_in_types_of_its_own),
         cmocka_unit_test(test_attributes_that_are_values_have_the_type_of_their_variable),
+        cmocka_unit_test(test_the_greatest_float_and_infinities_are_values_of_floats),
         cmocka_unit_test(test_no_attribute_is_lost_for_its_name),
     };
 

@@ -1,4 +1,6 @@
 /* to=netcdf and to=netcdf3: what the sinks write, as netCDF's own libraries read it: types, 0 to 7 dimensions, chunks, steps, and what neither can hold. */
+#include <malloc.h>
+
 #include "tests/unit/cv_h5.h"
 #include "tests/unit/cv_netcdf.h"
 
@@ -359,6 +361,79 @@ static void test_a_full_disk_is_said_as_such(void **state)
     free(zeros);
 }
 
+static size_t allocated_bytes(void)
+{
+    struct mallinfo2 m = mallinfo2();
+
+    return m.uordblks + m.hblkhd;
+}
+
+/* Of a dataset of three dimensions, by the name that it has for HDF5. */
+static hsize_t steps_in_file(const char *name)
+{
+    hid_t h5 = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT), id = H5Dopen2(h5, name, H5P_DEFAULT), space = H5Dget_space(id);
+    hsize_t dims[3] = {0};
+
+    assert_int_equal(H5Sget_simple_extent_dims(space, dims, NULL), 3);
+    H5Sclose(space);
+    H5Dclose(id);
+    H5Fclose(h5);
+    return dims[0];
+}
+
+/* The library's cache has a chunk of each dataset otherwise, until the end. A dimension's own name, groups and steps are among them. */
+static void test_netcdf4_keeps_no_chunk_of_a_dataset_that_is_written(void **state)
+{
+    enum { SIDE = 512, CHUNK_BYTES = SIDE * SIDE * 8 };
+    static const char *const names[DATASETS] = {"/a", "/g/b", "/x", "/y", "/g/h/c", "/d", "/e", "/f", "/i", "/j", "/k", "/l", "/m", "/n", "/o", "/p"};
+    static double buf[SIDE * SIDE], got[SIDE * SIDE];
+    const uint64_t dims[3] = {2, SIDE, SIDE}, count[CV_RANK_MAX] = {1, SIDE, SIDE};
+    struct cv_model *m = cv_model_new();
+    size_t before = 0, most = 0;
+    struct cv_sink *s;
+    int file;
+    (void)state;
+
+    memset(chunks, 0, sizeof chunks);
+    for (size_t k = 0; k < DATASETS; k++) {
+        struct cv_dataset *d = add(m, names[k], CV_FLOAT, 8, 3, dims);
+
+        name_dim(d, 0, "time", true);
+        name_dim(d, 1, "y", false);
+        name_dim(d, 2, "x", false);
+        memcpy(chunks[k], count, sizeof chunks[k]);
+    }
+    s = begin(&cv_sink_netcdf4, m, &(struct cv_sink_options){.codec = CV_CODEC_DEFLATE, .level = 1});
+    for (size_t k = 0; k < DATASETS; k++) {
+        for (uint64_t step = 0; step < (k % 2 ? 2 : 1); step++) { /* of some the last step is made at the end */
+            for (size_t i = 0; i < SIDE * SIDE; i++)
+                buf[i] = (double)(k + step);
+            put(s, k, (const uint64_t[CV_RANK_MAX]){step}, count, buf);
+        }
+        before = k ? before : allocated_bytes();
+        most = allocated_bytes() > most ? allocated_bytes() : most;
+    }
+    end(s);
+    assert_true(most < before + 4 * CHUNK_BYTES); /* two have names of dimensions */
+    file = open_nc();
+    for (size_t k = 0; k < DATASETS; k++) {
+        const char *leaf = strrchr(names[k], '/');
+        char group_name[16];
+        int group = file, var;
+
+        snprintf(group_name, sizeof group_name, "%.*s", (int)(leaf - names[k]), names[k]);
+        if (*group_name)
+            assert_int_equal(nc_inq_grp_full_ncid(file, group_name, &group), NC_NOERR);
+        assert_int_equal(nc_inq_varid(group, leaf + 1, &var), NC_NOERR);
+        assert_int_equal(nc_get_vara_double(group, var, (const size_t[]){k % 2, 0, 0}, (const size_t[]){1, SIDE, SIDE}, got), NC_NOERR);
+        for (size_t i = 0; i < SIDE * SIDE; i++)
+            assert_true(got[i] == (double)(k + k % 2));
+    }
+    nc_close(file);
+    assert_int_equal(steps_in_file("_nc4_non_coord_x"), 2);
+    cv_model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,6 +446,7 @@ int main(void)
         cmocka_unit_test(test_netcdf3_refuses_codecs_and_checksums),
         cmocka_unit_test(test_dimensions_are_shared_by_name_and_size_and_numbered_else),
         cmocka_unit_test(test_steps_are_an_unlimited_dimension),
+        cmocka_unit_test(test_netcdf4_keeps_no_chunk_of_a_dataset_that_is_written),
         cmocka_unit_test(test_netcdf4_has_the_last_step_also_where_no_block_has_anything_of_it),
         cmocka_unit_test(test_names_that_netcdf_does_not_take_are_refused),
         cmocka_unit_test(test_netcdf3_refuses_datasets_that_have_one_name_without_groups),

@@ -1,6 +1,7 @@
 /* from=hdf5: what files of the library hold becomes a model, boxes of it are right, and sets of files that do not say where they belong are refused. */
 #include <math.h>
 
+#include "convert/source/hdf5.h"
 #include "tests/unit/cv_h5.h"
 
 static const int64_t all_zero[8];
@@ -558,6 +559,103 @@ static void test_damaged_files_are_read_or_refused(void **state)
     assert_true(refused > 0);
 }
 
+/* As many chunks as this, none of which is written, and boxes, if there are any. */
+static void chunked_write(hid_t file, const char *name, hsize_t chunks, const int64_t *boxes, hsize_t nboxes)
+{
+    hid_t space = H5Screate_simple(1, &chunks, NULL), dcpl = H5Pcreate(H5P_DATASET_CREATE), id;
+
+    H5Pset_chunk(dcpl, 1, &(hsize_t){1});
+    H5Pset_deflate(dcpl, 1);
+    id = H5Dcreate2(file, name, H5T_STD_U8LE, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+    assert_true(id >= 0);
+    if (boxes)
+        h5_ints(id, "fp_boxes", boxes, 2 * nboxes);
+    H5Dclose(id);
+    H5Pclose(dcpl);
+    H5Sclose(space);
+}
+
+/* The file has some kilobytes, and its blocks would have as much memory as it has datasets. */
+static void test_chunks_of_many_datasets_are_no_blocks_beyond_a_number(void **state)
+{
+    const char *path = h5_path("many.h5");
+    hid_t file = h5_make(path);
+    struct cv_source *s;
+    size_t all = 0;
+    (void)state;
+
+    for (unsigned i = 0; i < 6; i++)
+        chunked_write(file, (char[]){'/', (char)('a' + i), 0}, 65536, NULL, 0);
+    H5Fclose(file);
+    s = h5_source_good(&path, 1, NULL);
+    for (unsigned i = 0; i < 6; i++)
+        all += s->model->datasets[i].nblocks;
+    assert_int_equal(s->model->datasets[3].nblocks, 65536);
+    assert_int_equal(s->model->datasets[4].nblocks, 1);
+    assert_int_equal(all, 4 * 65536 + 2);
+    s->ops->close(s);
+}
+
+static void test_more_boxes_than_blocks_may_be_are_said(void **state)
+{
+    enum { EACH = CV_BLOCKS_MAX / 2 };
+    const char *path = h5_path("boxes.h5");
+    hid_t fapl = H5Pcreate(H5P_FILE_ACCESS), file;
+    int64_t *boxes = calloc(2 * (EACH + 1), sizeof *boxes);
+    struct cv_source *s;
+    struct cv_fail why;
+    (void)state;
+
+    assert_non_null(boxes);
+    for (size_t i = 0; i <= EACH; i++)
+        boxes[2 * i + 1] = 1;
+    H5Pset_libver_bounds(fapl, H5F_LIBVER_V110, H5F_LIBVER_V110); /* attributes of more than 64 KiB */
+    file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
+    H5Pclose(fapl);
+    assert_true(file >= 0);
+    chunked_write(file, "/a", 1, boxes, EACH);
+    chunked_write(file, "/b", 1, boxes, EACH + 1);
+    H5Fclose(file);
+    free(boxes);
+    assert_int_equal(h5_source(&path, 1, NULL, &s, &why), -E2BIG);
+    assert_string_equal(why.dataset, "/b");
+    assert_non_null(strstr(why.text, "1048576"));
+}
+
+/* Each that is open has a cache in the source's memory. */
+static void test_datasets_that_are_read_no_more_are_closed(void **state)
+{
+    const char *path = h5_path("sets.h5");
+    hid_t file = h5_make(path);
+    const struct cv_h5_source *h;
+    struct cv_source *s;
+    (void)state;
+
+    for (unsigned i = 0; i < 6; i++)
+        chunked_write(file, (char[]){'/', (char)('a' + i), 0}, 4, NULL, 0);
+    H5Fclose(file);
+    s = h5_source_good(&path, 1, NULL);
+    h = (const struct cv_h5_source *)s;
+    for (unsigned i = 0; i < 6; i++) {
+        size_t all_bytes = 0;
+        uint8_t got;
+
+        read_box(s, &s->model->datasets[i], 0, (const uint64_t[8]){0}, (const uint64_t[8]){1}, &got);
+        for (unsigned k = 0; k < CV_H5_SETS; k++) {
+            hid_t dapl = h->sets[k].id < 0 ? -1 : H5Dget_access_plist(h->sets[k].id);
+            size_t bytes = 0;
+
+            if (dapl >= 0) {
+                assert_true(H5Pget_chunk_cache(dapl, NULL, &bytes, NULL) >= 0);
+                H5Pclose(dapl);
+            }
+            all_bytes += bytes;
+        }
+        assert_true(all_bytes > 0 && all_bytes <= h->memory_bytes);
+    }
+    s->ops->close(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -576,6 +674,9 @@ int main(void)
         cmocka_unit_test(test_a_damaged_chunk_is_said_and_what_found_it),
         cmocka_unit_test(test_what_is_no_hdf5_file_or_ends_too_early_is_said),
         cmocka_unit_test(test_damaged_files_are_read_or_refused),
+        cmocka_unit_test(test_chunks_of_many_datasets_are_no_blocks_beyond_a_number),
+        cmocka_unit_test(test_more_boxes_than_blocks_may_be_are_said),
+        cmocka_unit_test(test_datasets_that_are_read_no_more_are_closed),
     };
 
     return cmocka_run_group_tests(tests, h5_setup, h5_teardown);

@@ -230,6 +230,50 @@ static void test_npy_a_file_cut_after_it_was_opened_is_said(void **state)
     closed(s, &f);
 }
 
+/* rc of an array of this shape, which is the only input, and a schema. */
+static int with_schema(const char *shape, size_t elements, const char *text, struct cv_source **s, struct cv_fail *why)
+{
+    uint8_t buf[1024];
+    double data[16] = {0};
+    char dict[128];
+    struct memory_file f, schema = memory_file_new(text, strlen(text));
+    const char *path = f.path;
+    struct cv_source_options o = {.paths = &path, .npaths = 1, .memory_bytes = 1u << 20, .schema = schema.path};
+    int rc;
+
+    snprintf(dict, sizeof dict, "{'descr': '<f8', 'fortran_order': False, 'shape': %s, }", shape);
+    f = memory_file_new(buf, npy(buf, 1, dict, data, elements * sizeof *data));
+    memset(why, 0, sizeof *why);
+    rc = cv_source_npy.open(&o, s, why);
+    close(f.fd);
+    close(schema.fd);
+    return rc;
+}
+
+/* Several ranks in one file have one array there, which would be that of each of them. */
+static void test_npy_one_array_is_not_taken_for_those_of_several_ranks(void **state)
+{
+    static const char *const layouts[] = {"shared", "segments"};
+    struct cv_source *s;
+    struct cv_fail why;
+    char text[256];
+    (void)state;
+
+    for (size_t i = 0; i < 2; i++)
+        for (unsigned steps = 1; steps <= 2; steps++) {
+            snprintf(text, sizeof text, "fpschema: 1\nlayout: %s\nsteps: %u\nranks: {grid: [2]}\ndatasets: [{name: /x, type: float64, dims: [8]}]\n", layouts[i], steps);
+            assert_int_equal(with_schema(steps == 1 ? "(4,)" : "(2, 4)", 4 * steps, text, &s, &why), -EINVAL);
+            assert_non_null(strstr(why.text, "several blocks of it in one file"));
+            assert_string_equal(why.dataset, "/x");
+        }
+    assert_int_equal(with_schema("(2, 4)", 8, "fpschema: 1\nlayout: shared\nsteps: 2\nranks: 1\ndatasets: [{name: /x, type: float64, dims: [4]}]\n", &s, &why), 0);
+    assert_int_equal(s->model->datasets[0].nblocks, 2);
+    assert_int_equal(s->model->datasets[0].blocks[1].offset_bytes - s->model->datasets[0].blocks[0].offset_bytes, 32);
+    s->ops->close(s);
+    assert_int_equal(with_schema("(2, 4)", 8, "fpschema: 1\nlayout: global\nsteps: 2\ndatasets: [{name: /x, type: float64, dims: [4]}]\n", &s, &why), 0);
+    s->ops->close(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +286,7 @@ int main(void)
         cmocka_unit_test(test_npy_short_and_long_files_say_the_byte),
         cmocka_unit_test(test_npy_cut_or_changed_anywhere_is_no_harm),
         cmocka_unit_test(test_npy_inputs_that_are_no_files_are_refused),
+        cmocka_unit_test(test_npy_one_array_is_not_taken_for_those_of_several_ranks),
         cmocka_unit_test(test_npy_a_file_cut_after_it_was_opened_is_said),
     };
 
