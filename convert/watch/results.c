@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "convert/engine/result.h"
 #include "convert/watch/marks.h"
@@ -37,6 +38,23 @@ bool cw_result_is_taken(const struct cw_store *s, const struct cw_group *g, cons
         return false;
     snprintf(why, size, "%.400s is there already, and is %s%.400s: remove it, or say into=DIRECTORY", result, source ? "the result of " : "no result of this dump", source ? source + 1 : "");
     return true;
+}
+
+int cw_result_remove(const struct cw_store *s, const char *result, const char *of)
+{
+    char name[PATH_MAX];
+    int lock, rc;
+
+    if (!cw_store_path(s, result, name))
+        return -ENAMETOOLONG;
+    lock = cv_result_lock(name, false);
+    if (lock < 0)
+        return lock;
+    rc = cv_result_is_of(name, of, NULL);
+    if (rc == 0 && unlink(name) < 0)
+        rc = -errno;
+    cv_result_unlock(name, lock);
+    return rc == -ENOENT ? 0 : rc;
 }
 
 bool cw_result_holds(const struct cw_store *s, const char *result, uint64_t stamp)

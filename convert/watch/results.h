@@ -8,6 +8,8 @@
 const char *cw_result_source(const struct cw_group *g, const char *dir);
 /* Is there something of this name that is not of this dump? Then why is said. */
 bool cw_result_is_taken(const struct cw_store *s, const struct cw_group *g, const char *dir, const char *result, char *why, size_t size);
+/* What is of the same source as this value of CW_OF goes. 0 also if nothing is there; -EEXIST if what is there is another's, which stays; another errno: come back. */
+int cw_result_remove(const struct cw_store *s, const char *result, const char *of);
 /* It is there, and of the files that had this stamp. */
 bool cw_result_holds(const struct cw_store *s, const char *result, uint64_t stamp);
 

@@ -406,14 +406,6 @@ void cw_store_make_dir(const struct cw_store *s, const char *path)
     (void)mkdir(name, 0777); /* what is in the way, the conversion says */
 }
 
-void cw_store_unlink(const struct cw_store *s, const char *path)
-{
-    char name[PATH_MAX];
-
-    if (cw_store_path(s, path, name))
-        (void)unlink(name);
-}
-
 /* One that was written since stays: that is another dump. */
 static int remove_file(const struct cw_store *s, const struct cw_file *f)
 {

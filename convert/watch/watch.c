@@ -136,16 +136,19 @@ static void begin(struct watch *w, struct cw_group *g, const struct cw_action *a
     if (w->o->into)
         cw_store_make_dir(&w->store, w->o->into);
     sweep(w, g, a->what == CW_PART && cw_name_part(result, a->part.node, part) ? part : result);
+    g->stamp = cw_group_stamp(g);
+    snprintf(of, sizeof of, "%016" PRIx64 " %s", a->what == CW_PART ? a->part.stamp : g->stamp, cw_result_source(g, dir));
     worker->replaces = cw_store_stat(&w->store, result, &mtime, &size) != -ENOENT;
-    if (a->what == CW_PART) /* what is there refers to parts by their names: it would have something of both */
-        cw_store_unlink(&w->store, result);
+    if (a->what == CW_PART && worker->replaces && cw_result_remove(&w->store, result, of) < 0) { /* it refers to parts by their names: it would have something of both */
+        close(lock);
+        g->next_ms = fp_now_ms() + CW_LOOK_MS; /* whose it is now, the next look says */
+        return;
+    }
     worker->action = *a;
     worker->key = strdup(g->key);
     worker->node = strdup(a->part.node ? a->part.node : "");
     worker->result = strdup(result);
     worker->action.part.node = worker->node;
-    g->stamp = cw_group_stamp(g);
-    snprintf(of, sizeof of, "%016" PRIx64 " %s", a->what == CW_PART ? a->part.stamp : g->stamp, cw_result_source(g, dir));
     cw_argv_fill(&l, w->o, g, a, result, of);
     g->phase = CW_RUNNING;
     snprintf(text, sizeof text, "running %s 0%%", w->o->node);

@@ -32,13 +32,18 @@ static int fails(struct cv_fail *why)
     return ++sink.calls == sink.fail_at ? cv_fail(why, -ENOSPC, sink.temporary, NULL, CV_NO_OFFSET, "call %u of the sink was to fail", sink.calls) : 0;
 }
 
-static void put_file(void)
+static void put_file_at(const char *at)
 {
-    FILE *f = fopen(sink.temporary, "w");
+    FILE *f = fopen(at, "w");
 
     assert_non_null(f);
     fputs("result", f);
     fclose(f);
+}
+
+static void put_file(void)
+{
+    put_file_at(sink.temporary);
 }
 
 static void sink_forget(void)
@@ -391,6 +396,55 @@ static unsigned boxes_that_have(const struct cv_attr *boxes, const uint64_t *at)
 }
 
 /* Two of three inputs: their elements, and boxes that say which. */
+static int name_it(struct fake *f, const char *of, struct cv_fail *why)
+{
+    struct cv_job j = job_of(f, &chunked);
+
+    j.of = of;
+    j.replace = true;
+    *why = (struct cv_fail){0};
+    return cv_job_run(&j, why);
+}
+
+/* Two dumps whose results have one name, converted at the same time, each by who has seen that it is free: the second is not to take the place of the first, of which the dump may be gone. */
+static void test_job_replaces_what_is_of_the_same_source_alone(void **state)
+{
+    struct fake *f = fake_new(60, &(struct fake_options){.datasets = 1, .rank = 1});
+    struct cv_fail why;
+    struct stat before, after;
+    int lock;
+    (void)state;
+
+    assert_int_equal(name_it(f, "1 run_a/dump_7", &why), 0);
+    assert_int_equal(stat(path, &before), 0);
+    if (getxattr(path, CV_OF, NULL, 0) < 0 && errno == ENOTSUP) { /* a file system without attributes */
+        assert_int_equal(unlink(path), 0);
+        fake_free(f);
+        skip();
+    }
+    assert_int_equal(name_it(f, "2 run_b/dump_7", &why), -EEXIST);
+    assert_non_null(strstr(why.text, "the result of run_a/dump_7"));
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_equal(after.st_ino, before.st_ino);
+    assert_int_equal(names(), 1);
+    assert_int_equal(name_it(f, "3 run_a/dump_7", &why), 0);
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_not_equal(after.st_ino, before.st_ino);
+    assert_int_equal(names(), 1);
+    lock = cv_result_lock(path, false);
+    assert_true(lock >= 0);
+    assert_int_equal(cv_result_lock(path, false), -EWOULDBLOCK);
+    assert_int_equal(names(), 2);
+    cv_result_unlock(path, lock);
+    assert_int_equal(names(), 1);
+    assert_int_equal(unlink(path), 0);
+    put_file_at(path); /* somebody's own */
+    assert_int_equal(name_it(f, "4 run_a/dump_7", &why), -EEXIST);
+    assert_non_null(strstr(why.text, "no result of this dump"));
+    assert_int_equal(unlink(path), 0);
+    fake_free(f);
+}
+
 static void test_job_of_some_inputs_says_which_boxes_it_has(void **state)
 {
     static const char *const only[] = {"in-a", "in-c"};
@@ -508,6 +562,7 @@ int main(void)
         cmocka_unit_test(test_job_replaces_nothing_unless_told),
         cmocka_unit_test(test_job_takes_back_the_xdmf_file_of_a_result_without_a_name),
         cmocka_unit_test(test_job_says_of_what_the_result_was_converted),
+        cmocka_unit_test(test_job_replaces_what_is_of_the_same_source_alone),
         cmocka_unit_test(test_job_of_some_inputs_says_which_boxes_it_has),
         cmocka_unit_test(test_job_takes_a_shape_of_chunks_for_arrays_of_its_dimensions),
         cmocka_unit_test(test_job_refuses_too_little_memory_and_places_that_are_not_there),

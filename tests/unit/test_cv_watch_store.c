@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "convert/engine/result.h"
+#include "convert/watch/results.h"
 #include "convert/watch/store.h"
 #include "fp/rmtree.h"
 
@@ -181,6 +183,25 @@ static void test_a_file_that_was_written_since_stays_with_those_behind_it(void *
     cw_groups_free(&all);
 }
 
+/* Before the first part of a new one is made. */
+static void test_a_result_is_removed_by_who_makes_it_of_the_same_dump(void **state)
+{
+    char name[PATH_MAX];
+    int lock;
+    (void)state;
+
+    put("run/dump_1.h5");
+    snprintf(name, sizeof name, "%s/run/dump_1.h5", top);
+    assert_int_equal(cw_result_remove(&store, "run/dump_1.h5", "0 again/dump_1"), -EEXIST);
+    lock = cv_result_lock(name, false); /* somebody is about to replace it */
+    assert_true(lock >= 0);
+    assert_int_equal(cw_result_remove(&store, "run/dump_1.h5", "0 run/dump_1"), -EWOULDBLOCK);
+    assert_true(is_there("run/dump_1.h5"));
+    cv_result_unlock(name, lock);
+    assert_int_equal(cw_result_remove(&store, "run/dump_1.h5", "0 run/dump_1"), 0);
+    assert_false(is_there("run/dump_1.h5") || is_there("run/.fp-convert-lock"));
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
@@ -189,6 +210,7 @@ int main(void)
         T(parts_of_nodes_that_have_written_nothing_are_removed),
         T(all_parts_of_a_result_that_is_whole_are_removed_and_nobody_elses),
         T(a_file_that_was_written_since_stays_with_those_behind_it),
+        T(a_result_is_removed_by_who_makes_it_of_the_same_dump),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
