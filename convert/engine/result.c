@@ -73,6 +73,20 @@ int cv_result_free(const char *path, struct cv_fail *why)
     return lstat(path, &st) == 0 ? taken(path, why) : 0;
 }
 
+static int no_file(int rc, const char *path, struct cv_fail *why)
+{
+    return cv_fail(why, rc, path, NULL, CV_NO_OFFSET, "it is no file, or a directory with other things in it, which are not removed: remove it, or give another name");
+}
+
+int cv_result_can_replace(const char *path, bool directory, struct cv_fail *why)
+{
+    struct stat st;
+
+    if (lstat(path, &st) < 0 || S_ISREG(st.st_mode) || (directory && S_ISDIR(st.st_mode)))
+        return 0;
+    return no_file(-ENOTEMPTY, path, why);
+}
+
 int cv_result_spares(const char *path, const char *read, struct cv_fail *why)
 {
     struct stat out, in;
@@ -265,7 +279,7 @@ int cv_result_name(const struct cv_result *r, const char *converted, const char 
     if (rc == -EEXIST)
         return taken(r->path, why);
     if (rc == -ENOTEMPTY || rc == -EISDIR)
-        return cv_fail(why, rc, r->path, NULL, CV_NO_OFFSET, "it is no file, or a directory with other things in it, which are not removed: remove it, or give another name");
+        return no_file(rc, r->path, why);
     if (rc)
         return cv_fail(why, rc, r->path, NULL, CV_NO_OFFSET, "it can't get its name: %s", fp_strerror(rc));
     directory_of(r->path, dir);

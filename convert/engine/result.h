@@ -23,6 +23,8 @@ int cv_result_begin(struct cv_result *r, const char *path, struct cv_fail *why);
 void cv_result_directory(const struct cv_result *r, char dir[PATH_MAX]);
 /* -EEXIST if the name is taken: said before the work, not behind it. */
 int cv_result_free(const char *path, struct cv_fail *why);
+/* -ENOTEMPTY if something is there that replace does not mean: a device, a link, a directory in the place of a file (directory: the result is one). Said before the work. */
+int cv_result_can_replace(const char *path, bool directory, struct cv_fail *why);
 /* -EEXIST if the result's name is that of a file that it is made of, by whatever name (NULL: none). */
 int cv_result_spares(const char *path, const char *read, struct cv_fail *why);
 /* The temporary file is there: it is locked, and its attribute CV_NAME is set, where the file system has attributes. */

@@ -12,6 +12,7 @@
 
 #include "convert/engine/result.h"
 #include "convert/watch/marks.h"
+#include "convert/watch/names.h"
 #include "convert/watch/results.h"
 
 const char *cw_result_source(const struct cw_group *g, const char *dir)
@@ -19,25 +20,33 @@ const char *cw_result_source(const struct cw_group *g, const char *dir)
     return dir[0] ? dir : g->files[0].path;
 }
 
-bool cw_result_is_taken(const struct cw_store *s, const struct cw_group *g, const char *dir, const char *result, char *why, size_t size)
+static bool is_others(const struct cw_store *s, const struct cw_group *g, const char *dir, const char *path, char *why, size_t size)
 {
-    char of[PATH_MAX + CW_STAMP_BYTES], *source;
+    char of[CV_OF_MAX];
+    const char *source;
     int64_t mtime;
     uint64_t bytes;
 
     for (size_t i = 0; i < g->nfiles; i++)
-        if (strcmp(g->files[i].path, result) == 0) {
+        if (strcmp(g->files[i].path, path) == 0) {
             snprintf(why, size, "the result would have the name of the dump: say into=DIRECTORY");
             return true;
         }
-    if (cw_store_stat(s, result, &mtime, &bytes) == -ENOENT)
+    if (cw_store_stat(s, path, &mtime, &bytes) == -ENOENT)
         return false;
-    cw_store_get(s, result, CW_OF, of, sizeof of);
-    source = strchr(of, ' ');
-    if (source && strcmp(source + 1, cw_result_source(g, dir)) == 0)
+    cw_store_get(s, path, CW_OF, of, sizeof of);
+    source = cv_of_source(of);
+    if (source && strcmp(source, cw_result_source(g, dir)) == 0)
         return false;
-    snprintf(why, size, "%.400s is there already, and is %s%.400s: remove it, or say into=DIRECTORY", result, source ? "the result of " : "no result of this dump", source ? source + 1 : "");
+    snprintf(why, size, "%.400s is there already, and is %s%.400s: remove it, or say into=DIRECTORY", path, source ? "the result of " : "no result of this dump", source ? source : "");
     return true;
+}
+
+bool cw_result_is_taken(const struct cw_store *s, const struct cw_options *o, const struct cw_group *g, const char *dir, const char *result, char *why, size_t size)
+{
+    char xdmf[PATH_MAX];
+
+    return is_others(s, g, dir, result, why, size) || (o->xdmf && cw_name_xdmf(result, o->ending, xdmf) && is_others(s, g, dir, xdmf, why, size));
 }
 
 int cw_result_remove(const struct cw_store *s, const char *result, const char *of)

@@ -3,11 +3,12 @@
 #define CW_RESULTS_H
 
 #include "convert/watch/store.h"
+#include "convert/watch/watch.h"
 
 /* What a result is called after: the directory that is the set ("": none is), or its first file. Borrowed from either. */
 const char *cw_result_source(const struct cw_group *g, const char *dir);
-/* Is there something of this name that is not of this dump? Then why is said. */
-bool cw_result_is_taken(const struct cw_store *s, const struct cw_group *g, const char *dir, const char *result, char *why, size_t size);
+/* Is there something of this name, or of that of its XDMF file, that is not of this dump? Then why is said. */
+bool cw_result_is_taken(const struct cw_store *s, const struct cw_options *o, const struct cw_group *g, const char *dir, const char *result, char *why, size_t size);
 /* What is of the same source as this value of CW_OF goes. 0 also if nothing is there; -EEXIST if what is there is another's, which stays; another errno: come back. */
 int cw_result_remove(const struct cw_store *s, const char *result, const char *of);
 /* It is there, and of the files that had this stamp. */

@@ -358,7 +358,7 @@ static void attend(struct watch *w, const char *key)
         close(lock);
         return;
     }
-    if (cw_result_is_taken(&w->store, g, dir, result, why, sizeof why)) {
+    if (cw_result_is_taken(&w->store, w->o, g, dir, result, why, sizeof why)) {
         close(lock);
         g->phase = CW_FAILED;
         failed(w, g, why);

@@ -183,6 +183,26 @@ static void test_a_file_that_was_written_since_stays_with_those_behind_it(void *
     cw_groups_free(&all);
 }
 
+/* A solver may write an XDMF file of its own beside its dump. */
+static void test_an_xdmf_file_that_is_not_of_this_dump_is_in_the_way(void **state)
+{
+    static const struct cw_options with = {.ending = ".h5", .xdmf = true}, without = {.ending = ".h5"};
+    struct cw_groups all = {0};
+    struct cw_group *g = cw_groups_add(&all, "run/dump_# 1", "run/dump_1/rank_0", "n0", 1);
+    char why[512] = "";
+    (void)state;
+
+    put("run/dump_1.xmf");
+    assert_false(cw_result_is_taken(&store, &without, g, "run/dump_1", "run/dump_1.h5", why, sizeof why));
+    assert_false(cw_result_is_taken(&store, &with, g, "run/dump_1", "run/dump_1.h5", why, sizeof why)); /* its own, of an earlier result */
+    assert_true(cw_result_is_taken(&store, &with, g, "again/dump_1", "run/dump_1.h5", why, sizeof why));
+    assert_non_null(strstr(why, "run/dump_1.xmf is there already, and is the result of run/dump_1"));
+    put("run/dump_1.own.xmf");
+    assert_true(cw_result_is_taken(&store, &with, g, "run/dump_1", "run/dump_1.own.h5", why, sizeof why));
+    assert_non_null(strstr(why, "no result of this dump"));
+    cw_groups_free(&all);
+}
+
 /* Before the first part of a new one is made. */
 static void test_a_result_is_removed_by_who_makes_it_of_the_same_dump(void **state)
 {
@@ -210,6 +230,7 @@ int main(void)
         T(parts_of_nodes_that_have_written_nothing_are_removed),
         T(all_parts_of_a_result_that_is_whole_are_removed_and_nobody_elses),
         T(a_file_that_was_written_since_stays_with_those_behind_it),
+        T(an_xdmf_file_that_is_not_of_this_dump_is_in_the_way),
         T(a_result_is_removed_by_who_makes_it_of_the_same_dump),
     };
 
