@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "convert/engine/result.h"
 #include "convert/watch/marks.h"
 #include "convert/watch/names.h"
 #include "convert/watch/results.h"
@@ -20,7 +19,24 @@ const char *cw_result_source(const struct cw_group *g, const char *dir)
     return dir[0] ? dir : g->files[0].path;
 }
 
-static bool is_others(const struct cw_store *s, const struct cw_group *g, const char *dir, const char *path, char *why, size_t size)
+void cw_result_of(const struct cw_group *g, uint64_t stamp, const char *dir, char of[CV_OF_MAX])
+{
+    char sample[CW_SAMPLE_BYTES];
+
+    cw_group_sample(g, sample);
+    snprintf(of, CV_OF_MAX, "%016" PRIx64 ":%zu:%s %s", stamp, g->nfiles, sample, cw_result_source(g, dir));
+}
+
+/* Of these files all are in the group. */
+static bool has_all(const struct cw_group *g, const char *of)
+{
+    char sample[CW_SAMPLE_BYTES] = "";
+    size_t files = 0;
+
+    return sscanf(of, "%*[0-9a-f]:%zu:%128[0-9a-f]", &files, sample) < 1 || (files <= g->nfiles && cw_group_has_sample(g, sample));
+}
+
+static bool is_others(const struct cw_store *s, const struct cw_options *o, const struct cw_group *g, const char *dir, const char *path, char *why, size_t size)
 {
     char of[CV_OF_MAX];
     const char *source;
@@ -36,8 +52,13 @@ static bool is_others(const struct cw_store *s, const struct cw_group *g, const 
         return false;
     cw_store_get(s, path, CW_OF, of, sizeof of);
     source = cv_of_source(of);
-    if (source && strcmp(source, cw_result_source(g, dir)) == 0)
-        return false;
+    if (source && strcmp(source, cw_result_source(g, dir)) == 0) {
+        if (!o->keep_none || has_all(g, of))
+            return false;
+        snprintf(why, size, "%.400s holds files of this dump that were removed (keep=none), and would be lost: its dump was removed, and %zu file%s came later. Remove it if it is of no use any more", path, g->nfiles,
+                 g->nfiles == 1 ? "" : "s");
+        return true;
+    }
     snprintf(why, size, "%.400s is there already, and is %s%.400s: remove it, or say into=DIRECTORY", path, source ? "the result of " : "no result of this dump", source ? source : "");
     return true;
 }
@@ -46,7 +67,7 @@ bool cw_result_is_taken(const struct cw_store *s, const struct cw_options *o, co
 {
     char xdmf[PATH_MAX];
 
-    return is_others(s, g, dir, result, why, size) || (o->xdmf && cw_name_xdmf(result, o->ending, xdmf) && is_others(s, g, dir, xdmf, why, size));
+    return is_others(s, o, g, dir, result, why, size) || (o->xdmf && cw_name_xdmf(result, o->ending, xdmf) && is_others(s, o, g, dir, xdmf, why, size));
 }
 
 int cw_result_remove(const struct cw_store *s, const char *result, const char *of)
@@ -68,7 +89,7 @@ int cw_result_remove(const struct cw_store *s, const char *result, const char *o
 
 bool cw_result_holds(const struct cw_store *s, const char *result, uint64_t stamp)
 {
-    char value[PATH_MAX + CW_STAMP_BYTES], its[CW_STAMP_BYTES];
+    char value[CV_OF_MAX], its[CW_STAMP_BYTES];
     int64_t mtime;
     uint64_t size;
 

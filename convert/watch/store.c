@@ -360,15 +360,15 @@ static bool is_part_of(const char *name, const char *base)
 /* A part says of which result it is, and of what dump: what has its name by chance, or is of another dump, is not ours. */
 static bool is_ours(const struct cw_store *s, const char *path, const char *base, const char *source)
 {
-    char value[PATH_MAX + 64];
+    char value[CV_OF_MAX];
     const char *its;
 
     cw_store_get(s, path, CV_CONVERTED, value, sizeof value);
     if (strcmp(value, base) != 0)
         return false;
     cw_store_get(s, path, CW_OF, value, sizeof value);
-    its = strchr(value, ' ');
-    return its && strcmp(its + 1, source) == 0;
+    its = cv_of_source(value);
+    return its && strcmp(its, source) == 0;
 }
 
 void cw_store_sweep_parts(const struct cw_store *s, const struct cw_group *g, const char *result, const char *source, bool whole)
@@ -426,7 +426,7 @@ int cw_store_remove(const struct cw_store *s, const struct cw_group *g, const ch
     char name[PATH_MAX];
     int rc = 0;
 
-    for (size_t i = 0; i < g->nfiles && rc != -ESTALE; i++) {
+    for (size_t i = g->nfiles; i-- > 0 && rc != -ESTALE;) { /* the first one, which is locked, goes last: nobody takes what is left for a dump */
         int one = remove_file(s, &g->files[i]);
 
         rc = one ? one : rc;

@@ -51,7 +51,7 @@ bool cw_store_sweep(const struct cw_store *s, const char *path);
 void cw_store_sweep_parts(const struct cw_store *s, const struct cw_group *g, const char *result, const char *source, bool whole);
 /* With those above it, where they are missing. */
 void cw_store_make_dir(const struct cw_store *s, const char *path);
-/* A dump is removed: its files, up to one that was written since (-ESTALE: it stays, with those behind it), and then the directory, if that is empty and was the set. */
+/* A dump is removed: its files, the last one first, up to one that was written since (-ESTALE: it stays, with those before it), and then the directory, if that is empty and was the set. */
 int cw_store_remove(const struct cw_store *s, const struct cw_group *g, const char *set_dir);
 
 #endif

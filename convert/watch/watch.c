@@ -87,7 +87,7 @@ struct asked {
 static bool has_part(void *arg, const struct cw_part *p)
 {
     const struct asked *a = arg;
-    char part[PATH_MAX], of[PATH_MAX + CW_STAMP_BYTES], now[CW_STAMP_BYTES];
+    char part[PATH_MAX], of[CV_OF_MAX], now[CW_STAMP_BYTES];
 
     if (!cw_name_part(a->result, p->node, part))
         return false;
@@ -128,7 +128,7 @@ static void begin(struct watch *w, struct cw_group *g, const struct cw_action *a
 {
     struct cw_worker *worker = free_worker(w);
     struct cw_argv l = {0};
-    char text[CW_NODE_MAX + 40], part[PATH_MAX], of[PATH_MAX + CW_STAMP_BYTES];
+    char text[CW_NODE_MAX + 40], part[PATH_MAX], of[CV_OF_MAX];
     int64_t mtime;
     uint64_t size;
     int rc = -ENOMEM;
@@ -137,7 +137,7 @@ static void begin(struct watch *w, struct cw_group *g, const struct cw_action *a
         cw_store_make_dir(&w->store, w->o->into);
     sweep(w, g, a->what == CW_PART && cw_name_part(result, a->part.node, part) ? part : result);
     g->stamp = cw_group_stamp(g);
-    snprintf(of, sizeof of, "%016" PRIx64 " %s", a->what == CW_PART ? a->part.stamp : g->stamp, cw_result_source(g, dir));
+    cw_result_of(g, a->what == CW_PART ? a->part.stamp : g->stamp, dir, of);
     worker->replaces = cw_store_stat(&w->store, result, &mtime, &size) != -ENOENT;
     if (a->what == CW_PART && worker->replaces && cw_result_remove(&w->store, result, of) < 0) { /* it refers to parts by their names: it would have something of both */
         close(lock);
@@ -423,13 +423,27 @@ static void attend_all(struct watch *w)
 
 /* ---------------------------------------------------------------- ends */
 
+/* Another node may have closed a file of it meanwhile, of which nobody has told this one. NULL: nobody can say now. */
+static struct cw_group *look_once_more(struct watch *w, struct cw_group *g)
+{
+    char key[PATH_MAX + 1];
+
+    snprintf(key, sizeof key, "%s", g->key);
+    if (key[0] == '/')
+        return g;
+    if (cw_look_near(w, g))
+        return cw_groups_find(&w->groups, key);
+    cw_tell_log(FP_AUX_WARN, "%s: whether the dump is as it was can't be told now, so it is not removed (keep=none)", key);
+    return NULL;
+}
+
 /* The dump is of no use any more, if somebody can read the result, which is of these files, and nobody writes it anew: then it stays, and is converted once more. */
 static void remove_dump(struct watch *w, struct cw_group *g, const char *result)
 {
     char dir[PATH_MAX];
     int rc;
 
-    if (!cw_result_holds(&w->store, result, g->stamp) || !still_there(w, g))
+    if (!cw_result_holds(&w->store, result, g->stamp) || !(g = look_once_more(w, g)) || !still_there(w, g))
         return;
     (void)refresh(w, g);
     if (cw_group_stamp(g) != g->stamp || cw_is_not_complete(g)) {
@@ -496,14 +510,14 @@ static void ended(struct watch *w, struct cw_worker *worker, enum cw_end end)
         anew = g->again;
         cw_group_ended(g, end, fp_now_ms());
         snprintf(text, sizeof text, "waiting %s%s%.900s", w->o->node, worker->said[0] ? " tried again: " : "", worker->said);
+        if (g->phase == CW_WAITING && worker->said[0] && !anew)
+            cw_tell_log(FP_AUX_WARN, "%s: %s: tried again", g->files[0].path, worker->said);
         if (g->phase == CW_DONE)
-            done(w, g, worker);
+            done(w, g, worker); /* it may have moved then */
         else if (g->phase == CW_FAILED)
             failed(w, g, worker->said);
         else if (end != CW_END_PART || anew)
             cw_mark(&w->store, g, text);
-        if (g->phase == CW_WAITING && worker->said[0] && !anew)
-            cw_tell_log(FP_AUX_WARN, "%s: %s: tried again", g->files[0].path, worker->said);
     }
     cw_worker_fini(worker);
 }

@@ -36,7 +36,7 @@ static unsigned asked, go_at; /* how often it was; with which time the file goes
 static enum call { NONE, GETXATTR, OPENDIR, READDIR, STAT, LSTAT } failing; /* with this errno */
 static int failure;
 static bool owned;            /* another node says that it has closed all files */
-static char mark_text[64], mark_of[32]; /* of all that is there; "": none */
+static char mark_text[64], mark_of[CV_OF_MAX]; /* of all that is there; "": none */
 static unsigned marked;       /* how often it was */
 static unsigned opened;       /* how often a directory was */
 static uint64_t paused_ms;    /* in which nothing was asked */
@@ -426,6 +426,101 @@ static void test_a_directory_is_swept_once_unless_something_may_be_left(void **s
     assert_int_equal(opened, 4);
 }
 
+static const struct cw_options no_dumps = {.mount = top, .node = "me", .pattern = "run/dump_*/rank_*", .ending = ".h5", .workers = 1, .keep_none = true};
+
+static void put_bytes(const char *path)
+{
+    char name[PATH_MAX];
+    FILE *f;
+
+    put(path);
+    path_of(path, name);
+    f = fopen(name, "w");
+    assert_non_null(f);
+    fputs("bytes", f);
+    fclose(f);
+}
+
+static bool is_there(const char *path)
+{
+    char name[PATH_MAX];
+
+    path_of(path, name);
+    return access(name, F_OK) == 0;
+}
+
+static struct cw_group *looked_at(void)
+{
+    cw_look_at_all(&w);
+    return cw_groups_find(&w.groups, "run/dump_# 1");
+}
+
+static bool is_taken(const struct cw_options *o)
+{
+    char why[CW_MARK_MAX];
+
+    return cw_result_is_taken(&w.store, o, cw_groups_find(&w.groups, "run/dump_# 1"), "run/dump_1", "run/dump_1.h5", why, sizeof why);
+}
+
+/* Its dump was complete without it, and is in the result alone. */
+static void test_a_rank_that_is_late_replaces_no_result_of_files_that_were_removed(void **state)
+{
+    static const char *const ranks[] = {RANK, "run/dump_1/rank_1", "run/dump_1/rank_2"};
+    (void)state;
+
+    for (size_t i = 0; i < 3; i++)
+        put(ranks[i]);
+    put_bytes("run/dump_1.h5");
+    cw_result_of(looked_at(), 7, "run/dump_1", mark_of);
+    assert_false(is_taken(&no_dumps)); /* the same dump, written anew */
+    for (size_t i = 0; i < 3; i++)
+        go(ranks[i]);
+    cw_groups_drop(&w.groups, &w.groups.items[0]);
+    for (int i = 3; i < 7; i++) { /* more than there were */
+        char late[32];
+
+        snprintf(late, sizeof late, "run/dump_1/rank_%d", i);
+        put(late);
+        (void)looked_at();
+        assert_true(is_taken(&no_dumps));
+        assert_false(is_taken(&options)); /* who removed the dump knew it */
+    }
+    for (size_t i = 0; i < 3; i++)
+        put(ranks[i]);
+    (void)looked_at();
+    assert_false(is_taken(&no_dumps));
+}
+
+static void test_a_dump_of_which_a_file_came_meanwhile_is_not_removed(void **state)
+{
+    struct cw_group *g;
+    (void)state;
+
+    w.o = &no_dumps;
+    set = "complete run/dump_# 1";
+    put(RANK);
+    put_bytes("run/dump_1.h5");
+    g = looked_at();
+    g->phase = CW_DONE;
+    g->stamp = cw_group_stamp(g);
+    cw_result_of(g, g->stamp, "run/dump_1", mark_of);
+    put("run/dump_1/rank_1"); /* by another node */
+    remove_dump(&w, g, "run/dump_1.h5");
+    assert_true(is_there(RANK) && is_there("run/dump_1/rank_1"));
+    g = cw_groups_find(&w.groups, "run/dump_# 1");
+    assert_int_equal(g->nfiles, 2);
+    assert_int_equal(g->phase, CW_WAITING);
+    g->phase = CW_DONE;
+    g->stamp = cw_group_stamp(g);
+    cw_result_of(g, g->stamp, "run/dump_1", mark_of);
+    failing = READDIR; /* whether there is one can't be told */
+    remove_dump(&w, g, "run/dump_1.h5");
+    assert_true(is_there(RANK) && is_there("run/dump_1/rank_1"));
+    failing = NONE;
+    remove_dump(&w, cw_groups_find(&w.groups, "run/dump_# 1"), "run/dump_1.h5");
+    assert_false(is_there(RANK) || is_there("run/dump_1/rank_1"));
+}
+
 #define MANY 400
 
 /* Each a group of its own, for another node to convert. */
@@ -545,6 +640,8 @@ int main(void)
         T(what_is_written_anew_with_the_time_that_it_had_is_marked),
         T(what_another_node_has_left_is_marked_again),
         T(a_result_that_is_complete_is_no_reason_to_look),
+        T(a_rank_that_is_late_replaces_no_result_of_files_that_were_removed),
+        T(a_dump_of_which_a_file_came_meanwhile_is_not_removed),
         T(a_directory_is_swept_once_unless_something_may_be_left),
         T(a_dump_goes_at_any_time),
         T(a_group_without_files_is_forgotten),
