@@ -201,7 +201,8 @@ bool cw_look_near(struct watch *w, const struct cw_group *g)
 {
     char dir[PATH_MAX];
 
-    cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, sizeof dir);
+    if (cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, sizeof dir) < 0)
+        return false;
     if (!dir[0])
         snprintf(dir, sizeof dir, "%.*s", (int)(cw_name_base(g->files[0].path) - g->files[0].path), g->files[0].path);
     if (dir[0] && dir[strlen(dir) - 1] == '/')

@@ -81,19 +81,27 @@ int cw_store_set(const struct cw_store *s, const char *path, char *key, size_t s
     return state_of(value, word);
 }
 
-void cw_store_set_dir(const struct cw_store *s, const char *path, const char *key, char *dir, size_t size)
+int cw_store_set_dir(const struct cw_store *s, const char *path, const char *key, char *dir, size_t size)
 {
     char at[PATH_MAX], its[128];
 
     snprintf(at, sizeof at, "%s", path);
     dir[0] = '\0';
     if (key[0] == '/') /* a file that is of no set */
-        return;
+        return 0;
     for (int i = 0; i < ABOVE && strchr(at, '/'); i++) {
+        int state;
+
         *strrchr(at, '/') = '\0';
-        if (cw_store_set(s, at, its, sizeof its) > 0 && strcmp(its, key) == 0)
+        state = cw_store_set(s, at, its, sizeof its);
+        if (state < 0 && cw_err_passes(-state)) {
+            dir[0] = '\0';
+            return state;
+        }
+        if (state > 0 && strcmp(its, key) == 0)
             snprintf(dir, size, "%s", at);
     }
+    return 0;
 }
 
 void cw_store_get(const struct cw_store *s, const char *path, const char *attr, char *value, size_t size)

@@ -26,8 +26,8 @@ bool cw_store_path(const struct cw_store *s, const char *path, char out[PATH_MAX
 bool cw_store_is_there(const struct cw_store *s);
 /* The set of a file or directory: its state, and "SERIES STEP" in key; CW_SET_NONE. Negative: it can't be told now (-ENOENT: the file is not there any more). */
 int cw_store_set(const struct cw_store *s, const char *path, char *key, size_t size);
-/* The directory that is the set of this key, of those above path; "": there is none. */
-void cw_store_set_dir(const struct cw_store *s, const char *path, const char *key, char *dir, size_t size);
+/* The directory that is the set of this key, of those above path; "": there is none. Negative: it can't be told now, and nothing is to be done that depends on it. */
+int cw_store_set_dir(const struct cw_store *s, const char *path, const char *key, char *dir, size_t size);
 /* Value of an attribute; "" if there is none. */
 void cw_store_get(const struct cw_store *s, const char *path, const char *name, char *value, size_t size);
 /* 0 or negative errno. */

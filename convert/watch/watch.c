@@ -72,10 +72,12 @@ static void complete(struct watch *w, const char *name)
 
 /* ---------------------------------------------------------------- conversions */
 
-static bool result_of(struct watch *w, const struct cw_group *g, char dir[PATH_MAX], char result[PATH_MAX])
+/* -ENAMETOOLONG; another errno: it can't be told now. */
+static int result_of(struct watch *w, const struct cw_group *g, char dir[PATH_MAX], char result[PATH_MAX])
 {
-    cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, PATH_MAX);
-    return cw_name_result(g, dir, w->o->into, w->o->ending, result);
+    int rc = cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, PATH_MAX);
+
+    return rc ? rc : cw_name_result(g, dir, w->o->into, w->o->ending, result) ? 0 : -ENAMETOOLONG;
 }
 
 struct asked {
@@ -234,14 +236,30 @@ static bool refresh_all(struct watch *w, struct cw_group *g)
     return true;
 }
 
+/* Its end, with the stamp of its files. False: it can't be said now, as when the manager is away: then it has not ended, or whoever waits for it would wait for ever. */
+static bool mark_end(struct watch *w, struct cw_group *g, uint64_t stamp, const char *text)
+{
+    char of[CW_STAMP_BYTES];
+    int rc;
+
+    snprintf(of, sizeof of, "%016" PRIx64, stamp);
+    rc = cw_mark_put(&w->store, g, CW_OF, of);
+    rc = rc ? rc : cw_mark(&w->store, g, text);
+    if (rc == 0)
+        return true;
+    cw_tell_log(FP_AUX_WARN, "%s: how its conversion has ended can't be written into the store: %s: tried again", g->files[0].path, fp_strerror(rc));
+    cw_group_ended(g, CW_END_PASSING, fp_now_ms());
+    return false;
+}
+
 static void failed(struct watch *w, struct cw_group *g, const char *why)
 {
     char text[CW_MARK_MAX];
 
-    snprintf(text, sizeof text, "%016" PRIx64, cw_group_stamp(g));
-    cw_mark_put(&w->store, g, CW_OF, text);
+    g->phase = CW_FAILED;
     snprintf(text, sizeof text, "failed %.1000s", why);
-    cw_mark(&w->store, g, text);
+    if (!mark_end(w, g, cw_group_stamp(g), text))
+        return;
     cw_tell_count("failed", 1);
     cw_tell_log(FP_AUX_WARN, "%s is not converted: %s", g->files[0].path, why);
 }
@@ -321,7 +339,7 @@ static void attend(struct watch *w, const char *key)
     struct asked asked = {w, result};
     const struct cw_splits splits = {w->o->digest, has_part, &asked};
     struct cw_action a;
-    int lock;
+    int lock, rc;
 
     if (g->nfiles == 0 || !refresh_all(w, g)) {
         cw_groups_drop(&w->groups, g);
@@ -329,11 +347,13 @@ static void attend(struct watch *w, const char *key)
     }
     if (g->state == CW_SET_COMPLETE && !g->complete_ms && !(g = gather(w, g, key)))
         return;
-    if (!result_of(w, g, dir, result)) {
-        g->phase = CW_FAILED;
+    rc = result_of(w, g, dir, result);
+    if (rc == -ENAMETOOLONG)
         failed(w, g, "the name of the result would be too long");
+    else if (rc)
+        g->next_ms = fp_now_ms() + CW_LOOK_MS;
+    if (rc)
         return;
-    }
     if (g->complete_ms)
         cw_look_for_names(w, g);
     a = cw_group_decide(g, w->o->node, fp_now_ms(), w->o->splits ? &splits : NULL);
@@ -360,7 +380,6 @@ static void attend(struct watch *w, const char *key)
     }
     if (cw_result_is_taken(&w->store, w->o, g, dir, result, why, sizeof why)) {
         close(lock);
-        g->phase = CW_FAILED;
         failed(w, g, why);
         return;
     }
@@ -450,8 +469,8 @@ static void remove_dump(struct watch *w, struct cw_group *g, const char *result)
         cw_group_touched(g, fp_now_ms());
         return;
     }
-    cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, sizeof dir);
-    rc = cw_store_remove(&w->store, g, dir);
+    rc = cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, sizeof dir);
+    rc = rc ? rc : cw_store_remove(&w->store, g, dir);
     if (rc == -ESTALE)
         cw_group_touched(g, fp_now_ms());
     else if (rc)
@@ -468,13 +487,11 @@ static void done(struct watch *w, struct cw_group *g, const struct cw_worker *wo
 
     (void)cw_store_stat(&w->store, result, &mtime, &out);
     (void)cw_store_put(&w->store, result, "user.fp.checkpoint", "complete");
-    snprintf(text, sizeof text, "%016" PRIx64, g->stamp);
-    cw_mark_put(&w->store, g, CW_OF, text);
-    cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, sizeof dir);
-    if (worker->replaces || g->nfiles > 1) /* else there was never a result of parts */
+    if (cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, sizeof dir) == 0 && (worker->replaces || g->nfiles > 1)) /* else there was never a result of parts */
         cw_store_sweep_parts(&w->store, g, result, cw_result_source(g, dir), worker->action.what == CW_CONVERT);
     snprintf(text, sizeof text, "done %.600s%s%.300s", result, left_out[0] ? " left out: " : "", left_out);
-    cw_mark(&w->store, g, text);
+    if (!mark_end(w, g, g->stamp, text))
+        return;
     cw_tell_count("converted", 1);
     cw_tell_count("bytes_in", (int64_t)g->bytes);
     cw_tell_count("bytes_out", (int64_t)out);

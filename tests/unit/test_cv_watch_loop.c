@@ -35,6 +35,7 @@ static const char *set;       /* what user.fp.set says of all that is in a direc
 static unsigned asked, go_at; /* how often it was; with which time the file goes */
 static enum call { NONE, GETXATTR, OPENDIR, READDIR, STAT, LSTAT } failing; /* with this errno */
 static int failure;
+static const char *failing_at; /* of what has a path that ends so; NULL: of all */
 static bool owned;            /* another node says that it has closed all files */
 static char mark_text[64], mark_of[CV_OF_MAX]; /* of all that is there; "": none */
 static unsigned marked;       /* how often it was */
@@ -142,7 +143,7 @@ ssize_t __wrap_getxattr(const char *path, const char *name, void *value, size_t 
     const char *text;
 
     clock_ms += cost_ms;
-    if (fails(GETXATTR))
+    if ((!failing_at || (strlen(path) > strlen(failing_at) && strcmp(path + strlen(path) - strlen(failing_at), failing_at) == 0)) && fails(GETXATTR))
         return -1;
     text = value_of(path, name);
     if (!text) {
@@ -172,6 +173,7 @@ static int setup(void **state)
     marked = opened = 0;
     asked = go_at = 0;
     failing = NONE;
+    failing_at = NULL;
     failure = EIO;
     clock_ms = 1000000;
     paused_ms = 0;
@@ -393,6 +395,33 @@ static void test_what_another_node_has_left_is_marked_again(void **state)
     strcpy(mark_text, "done run/dump_1.h5");
     strcpy(mark_of, "0000000000000001");
     attend_now();
+    assert_int_equal(marked, 1);
+}
+
+/* Which directory is the set can't be told: it is not taken for none, which marks would go past, and results lie elsewhere by. */
+static void test_a_set_whose_directory_can_not_be_told_now_waits(void **state)
+{
+    static char result[] = "run/dump_1.h5";
+    struct cw_worker worker = {.result = result, .action.what = CW_CONVERT};
+    struct cw_group *g = put_marked("waiting me");
+    (void)state;
+
+    failing = GETXATTR;
+    failing_at = "/run/dump_1"; /* of the files it can */
+    attend_now();
+    assert_int_equal(g->phase, CW_WAITING);
+    assert_true(g->next_ms >= clock_ms + CW_LOOK_MS);
+    assert_true(cw_mark(&w.store, g, "waiting me") < 0);
+    assert_false(g->told);
+    g->phase = CW_DONE;
+    done(&w, g, &worker);
+    assert_int_equal(g->phase, CW_WAITING);
+    failed(&w, g, "of nothing");
+    assert_int_equal(g->phase, CW_WAITING);
+    assert_int_equal(marked, 0);
+    failing = NONE;
+    failed(&w, g, "of nothing");
+    assert_int_equal(g->phase, CW_FAILED);
     assert_int_equal(marked, 1);
 }
 
