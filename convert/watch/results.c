@@ -36,38 +36,43 @@ static bool has_all(const struct cw_group *g, const char *of)
     return sscanf(of, "%*[0-9a-f]:%zu:%128[0-9a-f]", &files, sample) < 1 || (files <= g->nfiles && cw_group_has_sample(g, sample));
 }
 
-static bool is_others(const struct cw_store *s, const struct cw_options *o, const struct cw_group *g, const char *dir, const char *path, char *why, size_t size)
+static int is_others(const struct cw_store *s, const struct cw_options *o, const struct cw_group *g, const char *dir, const char *path, char *why, size_t size)
 {
     char of[CV_OF_MAX];
     const char *source;
     int64_t mtime;
     uint64_t bytes;
+    int rc;
 
     for (size_t i = 0; i < g->nfiles; i++)
         if (strcmp(g->files[i].path, path) == 0) {
             snprintf(why, size, "the result would have the name of the dump: say into=DIRECTORY");
-            return true;
+            return 1;
         }
-    if (cw_store_stat(s, path, &mtime, &bytes) == -ENOENT)
-        return false;
-    cw_store_get(s, path, CW_OF, of, sizeof of);
+    rc = cw_store_stat(s, path, &mtime, &bytes);
+    if (rc == -ENOENT || cw_err_passes(-rc))
+        return rc == -ENOENT ? 0 : rc;
+    rc = cw_store_get(s, path, CW_OF, of, sizeof of);
+    if (cw_err_passes(-rc))
+        return rc;
     source = cv_of_source(of);
     if (source && strcmp(source, cw_result_source(g, dir)) == 0) {
         if (!o->keep_none || has_all(g, of))
-            return false;
+            return 0;
         snprintf(why, size, "%.400s holds files of this dump that were removed (keep=none), and would be lost: its dump was removed, and %zu file%s came later. Remove it if it is of no use any more", path, g->nfiles,
                  g->nfiles == 1 ? "" : "s");
-        return true;
+        return 1;
     }
     snprintf(why, size, "%.400s is there already, and is %s%.400s: remove it, or say into=DIRECTORY", path, source ? "the result of " : "no result of this dump", source ? source : "");
-    return true;
+    return 1;
 }
 
-bool cw_result_is_taken(const struct cw_store *s, const struct cw_options *o, const struct cw_group *g, const char *dir, const char *result, char *why, size_t size)
+int cw_result_is_taken(const struct cw_store *s, const struct cw_options *o, const struct cw_group *g, const char *dir, const char *result, char *why, size_t size)
 {
     char xdmf[PATH_MAX];
+    int rc = is_others(s, o, g, dir, result, why, size);
 
-    return is_others(s, o, g, dir, result, why, size) || (o->xdmf && cw_name_xdmf(result, o->ending, xdmf) && is_others(s, o, g, dir, xdmf, why, size));
+    return rc || !o->xdmf || !cw_name_xdmf(result, o->ending, xdmf) ? rc : is_others(s, o, g, dir, xdmf, why, size);
 }
 
 int cw_result_remove(const struct cw_store *s, const char *result, const char *of)

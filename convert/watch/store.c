@@ -104,12 +104,19 @@ int cw_store_set_dir(const struct cw_store *s, const char *path, const char *key
     return 0;
 }
 
-void cw_store_get(const struct cw_store *s, const char *path, const char *attr, char *value, size_t size)
+int cw_store_get(const struct cw_store *s, const char *path, const char *attr, char *value, size_t size)
 {
     char name[PATH_MAX];
-    ssize_t n = cw_store_path(s, path, name) ? getxattr(name, attr, value, size - 1) : -1;
+    ssize_t n;
 
-    value[n > 0 ? n : 0] = '\0';
+    value[0] = '\0';
+    if (!cw_store_path(s, path, name))
+        return -ENAMETOOLONG;
+    n = getxattr(name, attr, value, size - 1);
+    if (n < 0)
+        return errno == ENODATA ? 0 : -errno;
+    value[n] = '\0';
+    return 0;
 }
 
 int cw_store_put(const struct cw_store *s, const char *path, const char *attr, const char *value)

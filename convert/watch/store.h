@@ -28,8 +28,8 @@ bool cw_store_is_there(const struct cw_store *s);
 int cw_store_set(const struct cw_store *s, const char *path, char *key, size_t size);
 /* The directory that is the set of this key, of those above path; "": there is none. Negative: it can't be told now, and nothing is to be done that depends on it. */
 int cw_store_set_dir(const struct cw_store *s, const char *path, const char *key, char *dir, size_t size);
-/* Value of an attribute; "" if there is none. */
-void cw_store_get(const struct cw_store *s, const char *path, const char *name, char *value, size_t size);
+/* Value of an attribute; "" if there is none, or it can't be told (negative errno, but for files that have none: 0). */
+int cw_store_get(const struct cw_store *s, const char *path, const char *name, char *value, size_t size);
 /* 0 or negative errno. */
 int cw_store_put(const struct cw_store *s, const char *path, const char *name, const char *value);
 /* Whose the file is that was written then: who has said so first. "": nobody has. */

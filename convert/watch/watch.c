@@ -62,7 +62,7 @@ static void say_gauges(struct watch *w)
 /* "run/chk_0007" is complete: its files are looked at, and at once. Files that are of no set wait for none. */
 static void complete(struct watch *w, const char *name)
 {
-    if (cw_look_is_result(w, name))
+    if (cw_look_is_result(w, name) > 0)
         return; /* that it is complete we have said: one for each conversion */
     for (size_t i = 0; i < w->groups.count; i++)
         if (w->groups.items[i].phase == CW_WAITING && w->groups.items[i].key[0] != '/')
@@ -378,9 +378,13 @@ static void attend(struct watch *w, const char *key)
         close(lock);
         return;
     }
-    if (cw_result_is_taken(&w->store, w->o, g, dir, result, why, sizeof why)) {
+    rc = cw_result_is_taken(&w->store, w->o, g, dir, result, why, sizeof why);
+    if (rc) {
         close(lock);
-        failed(w, g, why);
+        if (rc > 0)
+            failed(w, g, why);
+        else
+            g->next_ms = fp_now_ms() + CW_LOOK_MS;
         return;
     }
     begin(w, g, &a, dir, result, lock);

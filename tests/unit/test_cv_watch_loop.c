@@ -36,6 +36,7 @@ static unsigned asked, go_at; /* how often it was; with which time the file goes
 static enum call { NONE, GETXATTR, OPENDIR, READDIR, STAT, LSTAT } failing; /* with this errno */
 static int failure;
 static const char *failing_at; /* of what has a path that ends so; NULL: of all */
+static const char *failing_name; /* of this attribute; NULL: of all */
 static bool owned;            /* another node says that it has closed all files */
 static char mark_text[64], mark_of[CV_OF_MAX]; /* of all that is there; "": none */
 static unsigned marked;       /* how often it was */
@@ -143,7 +144,7 @@ ssize_t __wrap_getxattr(const char *path, const char *name, void *value, size_t 
     const char *text;
 
     clock_ms += cost_ms;
-    if ((!failing_at || (strlen(path) > strlen(failing_at) && strcmp(path + strlen(path) - strlen(failing_at), failing_at) == 0)) && fails(GETXATTR))
+    if ((!failing_name || strcmp(name, failing_name) == 0) && (!failing_at || (strlen(path) > strlen(failing_at) && strcmp(path + strlen(path) - strlen(failing_at), failing_at) == 0)) && fails(GETXATTR))
         return -1;
     text = value_of(path, name);
     if (!text) {
@@ -173,7 +174,7 @@ static int setup(void **state)
     marked = opened = 0;
     asked = go_at = 0;
     failing = NONE;
-    failing_at = NULL;
+    failing_at = failing_name = NULL;
     failure = EIO;
     clock_ms = 1000000;
     paused_ms = 0;
@@ -484,7 +485,7 @@ static struct cw_group *looked_at(void)
     return cw_groups_find(&w.groups, "run/dump_# 1");
 }
 
-static bool is_taken(const struct cw_options *o)
+static int is_taken(const struct cw_options *o)
 {
     char why[CW_MARK_MAX];
 
@@ -518,6 +519,35 @@ static void test_a_rank_that_is_late_replaces_no_result_of_files_that_were_remov
         put(ranks[i]);
     (void)looked_at();
     assert_false(is_taken(&no_dumps));
+}
+
+/* A result that can't be asked whose it is, is nobody else's for that; a file that can't be asked whether it is a result, is looked at again. */
+static void test_what_can_not_be_told_of_a_result_now_is_asked_again(void **state)
+{
+    (void)state;
+    put(RANK);
+    put("run/dump_1.h5");
+    (void)looked_at();
+    failing = GETXATTR;
+    failing_name = CW_OF;
+    assert_int_equal(is_taken(&options), -EIO);
+    failing = NONE;
+    assert_int_equal(is_taken(&options), 1); /* nothing says what it is of */
+    failing = STAT;
+    assert_int_equal(is_taken(&options), -EIO);
+    cw_groups_drop(&w.groups, &w.groups.items[0]);
+    failing = GETXATTR;
+    failing_name = "user.fp.converted";
+    assert_null(looked_at());
+    assert_true(w.look);
+    w.look = w.owed = false;
+    w.there = true;
+    hear(&w, "file 7 " RANK);
+    assert_int_equal(w.groups.count, 0);
+    assert_true(w.look && w.owed);
+    failing = NONE;
+    assert_non_null(looked_at());
+    assert_false(w.look);
 }
 
 static void test_a_dump_of_which_a_file_came_meanwhile_is_not_removed(void **state)
@@ -670,6 +700,8 @@ int main(void)
         T(what_another_node_has_left_is_marked_again),
         T(a_result_that_is_complete_is_no_reason_to_look),
         T(a_rank_that_is_late_replaces_no_result_of_files_that_were_removed),
+        T(what_can_not_be_told_of_a_result_now_is_asked_again),
+        T(a_set_whose_directory_can_not_be_told_now_waits),
         T(a_dump_of_which_a_file_came_meanwhile_is_not_removed),
         T(a_directory_is_swept_once_unless_something_may_be_left),
         T(a_dump_goes_at_any_time),
