@@ -128,6 +128,14 @@ int cw_store_put(const struct cw_store *s, const char *path, const char *attr, c
     return setxattr(name, attr, value, strlen(value), 0) < 0 ? -errno : 0;
 }
 
+void cw_store_take_off(const struct cw_store *s, const char *path, const char *attr)
+{
+    char name[PATH_MAX];
+
+    if (cw_store_path(s, path, name))
+        (void)removexattr(name, attr);
+}
+
 void cw_store_owner(const struct cw_store *s, const char *path, int64_t mtime_ns, char *node, size_t size)
 {
     char *time;

@@ -32,6 +32,8 @@ int cw_store_set_dir(const struct cw_store *s, const char *path, const char *key
 int cw_store_get(const struct cw_store *s, const char *path, const char *name, char *value, size_t size);
 /* 0 or negative errno. */
 int cw_store_put(const struct cw_store *s, const char *path, const char *name, const char *value);
+/* It has it no more. */
+void cw_store_take_off(const struct cw_store *s, const char *path, const char *name);
 /* Whose the file is that was written then: who has said so first. "": nobody has. */
 void cw_store_owner(const struct cw_store *s, const char *path, int64_t mtime_ns, char *node, size_t size);
 /* Says that it is this node's, unless somebody has said so before: then it is told whose it is. */

@@ -481,17 +481,41 @@ static void remove_dump(struct watch *w, struct cw_group *g, const char *result)
         cw_tell_log(FP_AUX_WARN, "%s: the dump can't be removed (keep=none): %s", g->files[0].path, fp_strerror(rc));
 }
 
-/* Parts go before the mark says that all is done: else nobody would come back for them. */
+/* The mark is of the directory that is the set. Files that came before they were known to be of one have marks of their own, and were converted, or could not be, as such: nobody else would take these off. The group may move. */
+static struct cw_group *take_off_marks_of_files(struct watch *w, struct cw_group *g)
+{
+    char key[PATH_MAX + 1], its[PATH_MAX + 1];
+
+    snprintf(key, sizeof key, "%s", g->key);
+    for (size_t i = 0; i < g->nfiles; i++) {
+        struct cw_group *one;
+
+        cw_store_take_off(&w->store, g->files[i].path, CW_MARK);
+        snprintf(its, sizeof its, "/%s", g->files[i].path);
+        one = cw_groups_find(&w->groups, its);
+        if (!one || one->phase == CW_RUNNING)
+            continue;
+        cw_groups_drop(&w->groups, one);
+        g = cw_groups_find(&w->groups, key);
+    }
+    return g;
+}
+
+/* Parts and marks of files go before the mark says that all is done: else nobody would come back for them. */
 static void done(struct watch *w, struct cw_group *g, const struct cw_worker *worker)
 {
     const char *result = worker->result, *left_out = worker->left_out;
     char text[CW_MARK_MAX], dir[PATH_MAX];
     uint64_t out = 0;
     int64_t mtime;
+    bool told;
 
     (void)cw_store_stat(&w->store, result, &mtime, &out);
     (void)cw_store_put(&w->store, result, "user.fp.checkpoint", "complete");
-    if (cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, sizeof dir) == 0 && (worker->replaces || g->nfiles > 1)) /* else there was never a result of parts */
+    told = cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, sizeof dir) == 0;
+    if (told && dir[0])
+        g = take_off_marks_of_files(w, g);
+    if (told && (worker->replaces || g->nfiles > 1)) /* else there was never a result of parts */
         cw_store_sweep_parts(&w->store, g, result, cw_result_source(g, dir), worker->action.what == CW_CONVERT);
     snprintf(text, sizeof text, "done %.600s%s%.300s", result, left_out[0] ? " left out: " : "", left_out);
     if (!mark_end(w, g, g->stamp, text))

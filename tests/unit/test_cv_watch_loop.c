@@ -19,6 +19,7 @@ ssize_t __wrap_getxattr(const char *path, const char *name, void *value, size_t 
 int __wrap_setxattr(const char *path, const char *name, const void *value, size_t size, int flags);
 int __wrap_clock_gettime(clockid_t id, struct timespec *t);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
+int __wrap_removexattr(const char *path, const char *name);
 DIR *__real_opendir(const char *path);
 DIR *__wrap_opendir(const char *path);
 struct dirent *__real_readdir64(DIR *dir);
@@ -40,6 +41,7 @@ static const char *failing_name; /* of this attribute; NULL: of all */
 static bool owned;            /* another node says that it has closed all files */
 static char mark_text[64], mark_of[CV_OF_MAX]; /* of all that is there; "": none */
 static unsigned marked;       /* how often it was */
+static unsigned unmarked;     /* how often a file was */
 static unsigned opened;       /* how often a directory was */
 static uint64_t paused_ms;    /* in which nothing was asked */
 static uint64_t clock_ms, cost_ms; /* of an attribute that is asked for */
@@ -163,6 +165,12 @@ int __wrap_setxattr(const char *path, const char *name, const void *value, size_
     return 0;
 }
 
+int __wrap_removexattr(const char *path, const char *name)
+{
+    unmarked += strstr(path, "/rank_") && strcmp(name, CW_MARK) == 0;
+    return 0;
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -171,7 +179,7 @@ static int setup(void **state)
     set = "open run/dump_# 1";
     owned = true;
     mark_text[0] = mark_of[0] = '\0';
-    marked = opened = 0;
+    marked = unmarked = opened = 0;
     asked = go_at = 0;
     failing = NONE;
     failing_at = failing_name = NULL;
@@ -397,6 +405,31 @@ static void test_what_another_node_has_left_is_marked_again(void **state)
     strcpy(mark_of, "0000000000000001");
     attend_now();
     assert_int_equal(marked, 1);
+}
+
+/* They came when nobody knew yet that they are of one, and each by itself could not be converted. */
+static void test_marks_of_files_go_when_their_set_is_converted(void **state)
+{
+    static char result[] = "run/dump_1.h5";
+    struct cw_worker worker = {.result = result, .action.what = CW_CONVERT};
+    (void)state;
+
+    put(RANK);
+    put("run/dump_1/rank_1");
+    set = NULL;
+    cw_look_at_all(&w);
+    assert_int_equal(w.groups.count, 2);
+    for (size_t i = 0; i < 2; i++)
+        w.groups.items[i].phase = CW_FAILED;
+    set = "complete run/dump_# 1";
+    cw_look_at_all(&w);
+    assert_int_equal(w.groups.count, 3);
+    cw_groups_find(&w.groups, "run/dump_# 1")->phase = CW_DONE;
+    done(&w, cw_groups_find(&w.groups, "run/dump_# 1"), &worker);
+    assert_int_equal(unmarked, 2);
+    assert_int_equal(marked, 1); /* the directory */
+    assert_int_equal(w.groups.count, 1);
+    assert_int_equal(w.groups.items[0].phase, CW_DONE);
 }
 
 /* Which directory is the set can't be told: it is not taken for none, which marks would go past, and results lie elsewhere by. */
@@ -701,6 +734,7 @@ int main(void)
         T(a_result_that_is_complete_is_no_reason_to_look),
         T(a_rank_that_is_late_replaces_no_result_of_files_that_were_removed),
         T(what_can_not_be_told_of_a_result_now_is_asked_again),
+        T(marks_of_files_go_when_their_set_is_converted),
         T(a_set_whose_directory_can_not_be_told_now_waits),
         T(a_dump_of_which_a_file_came_meanwhile_is_not_removed),
         T(a_directory_is_swept_once_unless_something_may_be_left),
