@@ -208,22 +208,37 @@ static bool is_done(struct watch *w, const struct cw_group *g)
     return cw_mark_says(&w->store, g, "done");
 }
 
-/* The state of the set, as it is now; false: its first file is not there, or in another set. */
-static bool refresh(struct watch *w, struct cw_group *g)
+/* The state of the set, as it is now: 0; 1: its first file is in another set, or it was in none; negative: it is not there, or nobody can say. */
+static int refresh(struct watch *w, struct cw_group *g)
 {
     char key[PATH_MAX + 1];
-    int state = cw_look_key(w, g->files[0].path, key, sizeof key);
-    bool known = state >= 0 && strcmp(key, g->key) == 0;
+    int state = cw_look_key(w, g->files[0].path, key, sizeof key), rc = state < 0 ? state : strcmp(key, g->key) != 0;
 
-    g->state = known ? (enum cw_set_state)state : CW_SET_OPEN; /* it has moved, or nobody can say */
-    return known;
+    g->state = rc == 0 ? (enum cw_set_state)state : CW_SET_OPEN;
+    return rc;
+}
+
+/* The same, when files that are in another set now are out of the group: the next look finds them in theirs. */
+static int refresh_first(struct watch *w, struct cw_group *g)
+{
+    int rc;
+
+    while ((rc = refresh(w, g)) > 0) {
+        w->look = true;
+        cw_groups_take_out(&w->groups, g, 0);
+        if (g->nfiles == 0)
+            break;
+    }
+    return rc;
 }
 
 /* The same, of the files that are there. False: none is left. One look alone at a set that is not complete, which may have thousands of files and stay so for long. */
 static bool refresh_all(struct watch *w, struct cw_group *g)
 {
-    bool known = refresh(w, g);
+    bool known = refresh_first(w, g) == 0;
 
+    if (g->nfiles == 0)
+        return false;
     if (known && cw_is_not_complete(g))
         return true;
     w->breath.hurry |= g->state == CW_SET_COMPLETE; /* it is converted next: nobody waits for pauses between its files */
@@ -231,9 +246,9 @@ static bool refresh_all(struct watch *w, struct cw_group *g)
         return true; /* gather looks at all of them */
     if (!still_there(w, g))
         return false;
-    if (!known && !refresh(w, g))
+    if (!known && refresh_first(w, g))
         w->look = true;
-    return true;
+    return g->nfiles > 0;
 }
 
 /* Its end, with the stamp of its files. False: it can't be said now, as when the manager is away: then it has not ended, or whoever waits for it would wait for ever. */

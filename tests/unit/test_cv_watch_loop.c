@@ -432,6 +432,27 @@ static void test_marks_of_files_go_when_their_set_is_converted(void **state)
     assert_int_equal(w.groups.items[0].phase, CW_DONE);
 }
 
+/* It waited by itself; then it is known which set it is of. All files are looked at once for that, not for ever. */
+static void test_a_file_that_has_become_one_of_a_set_waits_with_that_alone(void **state)
+{
+    (void)state;
+    put(RANK);
+    set = NULL;
+    cw_look_at_all(&w);
+    assert_non_null(cw_groups_find(&w.groups, "/" RANK));
+    set = "open run/dump_# 1";
+    attend_now();
+    assert_int_equal(w.groups.count, 0);
+    assert_int_equal(w.groups.nfiles, 0);
+    assert_true(w.look);
+    cw_look_at_all(&w);
+    attend_now();
+    attend_now();
+    assert_false(w.look);
+    assert_int_equal(w.groups.count, 1);
+    assert_non_null(cw_groups_find(&w.groups, "run/dump_# 1"));
+}
+
 /* Which directory is the set can't be told: it is not taken for none, which marks would go past, and results lie elsewhere by. */
 static void test_a_set_whose_directory_can_not_be_told_now_waits(void **state)
 {
@@ -735,6 +756,7 @@ int main(void)
         T(a_rank_that_is_late_replaces_no_result_of_files_that_were_removed),
         T(what_can_not_be_told_of_a_result_now_is_asked_again),
         T(marks_of_files_go_when_their_set_is_converted),
+        T(a_file_that_has_become_one_of_a_set_waits_with_that_alone),
         T(a_set_whose_directory_can_not_be_told_now_waits),
         T(a_dump_of_which_a_file_came_meanwhile_is_not_removed),
         T(a_directory_is_swept_once_unless_something_may_be_left),
