@@ -57,14 +57,33 @@ bool cw_mark_begins(const char *text, const char *word)
     return strncmp(text, word, n) == 0 && (text[n] == ' ' || text[n] == '\0');
 }
 
+int cw_mark_put_of(const struct cw_store *s, const struct cw_group *g, uint64_t stamp, uint64_t declared)
+{
+    char of[2 * CW_STAMP_BYTES];
+
+    snprintf(of, sizeof of, "%016" PRIx64 " %016" PRIx64, stamp, declared);
+    return cw_mark_put(s, g, CW_OF, of);
+}
+
+bool cw_mark_is_by(const struct cw_store *s, const struct cw_group *g, uint64_t declared)
+{
+    char of[2 * CW_STAMP_BYTES], so[CW_STAMP_BYTES];
+    const char *its;
+
+    cw_mark_get(s, g, CW_OF, of, sizeof of);
+    its = strchr(of, ' ');
+    snprintf(so, sizeof so, "%016" PRIx64, declared);
+    return !its || strcmp(its + 1, so) == 0;
+}
+
 bool cw_mark_says(const struct cw_store *s, const struct cw_group *g, const char *word)
 {
-    char text[CW_MARK_MAX], of[CW_STAMP_BYTES], now[CW_STAMP_BYTES];
+    char text[CW_MARK_MAX], of[2 * CW_STAMP_BYTES], now[CW_STAMP_BYTES];
 
     cw_mark_get(s, g, CW_MARK, text, sizeof text);
     if (!cw_mark_begins(text, word))
         return false;
     cw_mark_get(s, g, CW_OF, of, sizeof of);
     snprintf(now, sizeof now, "%016" PRIx64, cw_group_stamp(g));
-    return strcmp(of, now) == 0;
+    return strncmp(of, now, CW_STAMP_BYTES - 1) == 0;
 }

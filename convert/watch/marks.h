@@ -14,6 +14,10 @@ int cw_mark(const struct cw_store *s, struct cw_group *g, const char *text);
 void cw_mark_get(const struct cw_store *s, const struct cw_group *g, const char *name, char *text, size_t size);
 /* The first word of a mark is this one, of whichever files. */
 bool cw_mark_begins(const char *text, const char *word);
+/* What is beside a mark of an end: of the files that had this stamp, by a conversion that was declared so. */
+int cw_mark_put_of(const struct cw_store *s, const struct cw_group *g, uint64_t stamp, uint64_t declared);
+/* So it was declared, or nobody says how. */
+bool cw_mark_is_by(const struct cw_store *s, const struct cw_group *g, uint64_t declared);
 /* It is, and it is of the files as they are now. */
 bool cw_mark_says(const struct cw_store *s, const struct cw_group *g, const char *word);
 

@@ -251,14 +251,20 @@ static bool refresh_all(struct watch *w, struct cw_group *g)
     return g->nfiles > 0;
 }
 
+/* All that may make a conversion fail that would not fail by another declaration. */
+static uint64_t declared(const struct cw_options *o)
+{
+    uint64_t h = cw_hash(o->digest, o->into ? o->into : "", o->into ? strlen(o->into) : 0);
+
+    h = cw_hash(h, &o->keep_none, sizeof o->keep_none);
+    return cw_hash(h, &o->xdmf, sizeof o->xdmf);
+}
+
 /* Its end, with the stamp of its files. False: it can't be said now, as when the manager is away: then it has not ended, or whoever waits for it would wait for ever. */
 static bool mark_end(struct watch *w, struct cw_group *g, uint64_t stamp, const char *text)
 {
-    char of[CW_STAMP_BYTES];
-    int rc;
+    int rc = cw_mark_put_of(&w->store, g, stamp, declared(w->o));
 
-    snprintf(of, sizeof of, "%016" PRIx64, stamp);
-    rc = cw_mark_put(&w->store, g, CW_OF, of);
     rc = rc ? rc : cw_mark(&w->store, g, text);
     if (rc == 0)
         return true;
@@ -279,10 +285,10 @@ static void failed(struct watch *w, struct cw_group *g, const char *why)
     cw_tell_log(FP_AUX_WARN, "%s is not converted: %s", g->files[0].path, why);
 }
 
-/* What is not this node's to convert first, and has failed elsewhere as it is now, is not tried here, too. */
+/* What is not this node's to convert first, and has failed elsewhere as it is now, declared as it is here, is not tried here, too. */
 static bool another_has_failed(struct watch *w, struct cw_group *g)
 {
-    if (!g->files[0].node[0] || strcmp(g->files[0].node, w->o->node) == 0 || !cw_mark_says(&w->store, g, "failed"))
+    if (!g->files[0].node[0] || strcmp(g->files[0].node, w->o->node) == 0 || !cw_mark_says(&w->store, g, "failed") || !cw_mark_is_by(&w->store, g, declared(w->o)))
         return false;
     is_over(g, CW_FAILED);
     return true;

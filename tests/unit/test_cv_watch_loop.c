@@ -432,6 +432,24 @@ static void test_marks_of_files_go_when_their_set_is_converted(void **state)
     assert_int_equal(w.groups.items[0].phase, CW_DONE);
 }
 
+/* As a mount with another schema, or into another directory, may do it. */
+static void test_what_has_failed_elsewhere_is_tried_here_if_it_is_declared_otherwise(void **state)
+{
+    static const struct cw_options elsewhere = {.mount = top, .node = "me", .pattern = "run/dump_*/rank_*", .into = "h5", .ending = ".h5", .workers = 1};
+    struct cw_group *g = put_marked("failed why");
+    char stamp[CW_STAMP_BYTES];
+    (void)state;
+
+    strcpy(stamp, mark_of);
+    assert_true(another_has_failed(&w, g));
+    snprintf(mark_of, sizeof mark_of, "%s %016" PRIx64, stamp, declared(&elsewhere));
+    assert_false(another_has_failed(&w, g));
+    w.o = &elsewhere;
+    assert_true(another_has_failed(&w, g));
+    mark_of[0] ^= 1; /* of other files */
+    assert_false(another_has_failed(&w, g));
+}
+
 /* It waited by itself; then it is known which set it is of. All files are looked at once for that, not for ever. */
 static void test_a_file_that_has_become_one_of_a_set_waits_with_that_alone(void **state)
 {
@@ -757,6 +775,7 @@ int main(void)
         T(what_can_not_be_told_of_a_result_now_is_asked_again),
         T(marks_of_files_go_when_their_set_is_converted),
         T(a_file_that_has_become_one_of_a_set_waits_with_that_alone),
+        T(what_has_failed_elsewhere_is_tried_here_if_it_is_declared_otherwise),
         T(a_set_whose_directory_can_not_be_told_now_waits),
         T(a_dump_of_which_a_file_came_meanwhile_is_not_removed),
         T(a_directory_is_swept_once_unless_something_may_be_left),
