@@ -54,6 +54,7 @@ static void raise_limits(void)
 
 static int prepare(struct cl_mount *m, int argc, char **argv)
 {
+    const char *wrong;
     int rc;
 
     fp_log_init("fp-mount", FP_LOG_INFO);
@@ -63,6 +64,11 @@ static int prepare(struct cl_mount *m, int argc, char **argv)
     if (fp_ready_check((int)m->opt.ready_fd) < 0) {
         FP_ERROR("--ready-fd %d is not open for writing", (int)m->opt.ready_fd);
         return -EBADF;
+    }
+    wrong = cl_options_contradiction(&m->opt);
+    if (wrong) {
+        FP_ERROR("%s", wrong);
+        return -EINVAL;
     }
     raise_limits();
     if (m->opt.namespace_dir && (rc = fp_namespace_enter(m->opt.namespace_dir))) { /* while there is one thread */

@@ -112,7 +112,7 @@ static const struct fp_opt options[] = {
     FP_OPT_ENUM(
         struct cl_options, locks, "locks", "store", locks_names,
         "Whom locks by fcntl(2) and flock(2) exclude, and O_APPEND goes together with: programs of all mounts, or (faster, "
-        "local) of this mount only."),
+        "local) of this mount only, which aux-app convert can't do with."),
     FP_OPT_BOOL(
         struct cl_options, fold, "fold", "off",
         "Store pieces of files anew, in the background, when small writes into them have left chunks of which much is not in use "
@@ -207,6 +207,15 @@ static void absolute_plugins(struct fp_strlist *auxapps)
         if (n > 0 && (size_t)n < sizeof text[i])
             auxapps->items[i] = text[i];
     }
+}
+
+/* Which node converts a dump is decided by a lock that all mounts see: without it two convert it at once, and remove it (keep=none) while the other reads it. */
+const char *cl_options_contradiction(const struct cl_options *o)
+{
+    for (size_t i = 0; i < o->auxapps.count; i++)
+        if (o->locks == CL_LOCKS_LOCAL && cl_aux_decl_is(o->auxapps.items[i], "convert"))
+            return "--auxapp=convert needs locks that hold between all mounts, and --locks=local has none: leave --locks=local out, or mount the store once more for convert, without it";
+    return NULL;
 }
 
 void cl_options_parse(struct cl_options *out, int argc, char **argv)

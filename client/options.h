@@ -66,6 +66,9 @@ struct cl_options {
  */
 void cl_options_parse(struct cl_options *out, int argc, char **argv);
 
+/* NULL, or what does not go together, and what to do. Static text. */
+const char *cl_options_contradiction(const struct cl_options *o);
+
 /* The words of --close and --locks. Static text. */
 const char *cl_options_close(const struct cl_options *o);
 const char *cl_options_locks(const struct cl_options *o);

@@ -14,7 +14,6 @@
 
 #include "convert/command.h"
 #include "convert/engine/engine.h"
-#include "convert/engine/result.h"
 #include "convert/filelist.h"
 #include "fp/clock.h"
 #include "fp/opt.h"
@@ -313,6 +312,7 @@ static int fill_job(const struct words *w, struct cv_job *j)
         .memory_bytes = w->memory,
         .only = w->all_only.items,
         .nonly = w->all_only.count,
+        .lists = {one(&w->files_from), one(&w->only_from)},
         .xdmf = w->xdmf,
         .replace = w->replace,
         .progress = progress,
@@ -340,9 +340,7 @@ static int convert(struct words *w, struct cv_job *job, struct cv_fail *why)
 
     job->arg = &t;
     cv_command_signals();
-    rc = cv_result_spares(w->out, one(&w->files_from), why);
-    rc = rc ? rc : cv_result_spares(w->out, one(&w->only_from), why);
-    rc = rc ? rc : cv_job_run(job, why);
+    rc = cv_job_run(job, why);
     if (rc == -EINTR && cv_command_interrupted())
         return 128 + cv_command_interrupted();
     if (rc && !why->text[0])

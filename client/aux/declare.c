@@ -224,6 +224,19 @@ const char *cl_aux_decl_parse(const char *text, struct cl_aux_decl *out)
     return why;
 }
 
+bool cl_aux_decl_is(const char *text, const char *name)
+{
+    struct cl_aux_decl d;
+    const char *slash;
+
+    if (cl_aux_decl_parse(text, &d))
+        return false;
+    slash = strrchr(d.name, '/');
+    if (!slash)
+        return strcmp(d.name, name) == 0;
+    return strncmp(slash + 1, name, strlen(name)) == 0 && strcmp(slash + 1 + strlen(name), ".so") == 0;
+}
+
 const char *cl_aux_decl_check(const char *text)
 {
     struct cl_aux_decl d;

@@ -35,6 +35,8 @@ struct cl_aux_decl {
 const char *cl_aux_decl_parse(const char *text, struct cl_aux_decl *out);
 /* The value of `deadline=`: false: it is none, and *out_ms is as it was. */
 bool cl_aux_decl_deadline(const char *value, uint64_t *out_ms);
+/* Does it declare this aux-app: by its name, or by the path of NAME.so? */
+bool cl_aux_decl_is(const char *text, const char *name);
 /* struct fp_opt.check: the same for one declaration. */
 const char *cl_aux_decl_check(const char *text);
 /* All of them, in order: names differ. Returns how many, or -EINVAL and why. */

@@ -22,6 +22,7 @@ struct cv_job {
     uint64_t chunk[CV_RANK_MAX];      /* what the user wants for arrays of that many dimensions, zeros behind them; all 0: chosen (plan.c) */
     const char *const *only;          /* blocks of these inputs alone; NULL: all. Then the sink is sparse, and the attribute fp_boxes of each dataset says which boxes there are */
     size_t nonly;
+    const char *lists[2];             /* NULL, or files in which the names of inputs were: the result takes the place of none */
     bool xdmf;                        /* NAME.xmf beside */
     bool replace;                     /* path may be there already */
     /* Called now and then, from cv_job_run; nonzero (negative errno) ends it. */

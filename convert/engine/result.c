@@ -3,6 +3,9 @@
  *
  * The attribute is set before the name is: a store that sees the name knows at once that it is a result, and of no dump's checkpoint set. Rejected: O_TMPFILE and linkat, which not all file systems have, and
  * which HDF5's own open can't use.
+ *
+ * Two dumps whose results have one name may be converted at the same time, each by who has seen that the name is free. So a result of which it is said what it is made of takes a free name without replacing anything, and
+ * replaces what is of the same source alone. The lock for that is a file of its own. Rejected: one on the result, which would hold up who reads it by HDF5, and be held up by him.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +24,7 @@
 #include "fp/rmtree.h"
 
 #define LETTERS 10u
+#define LOCK    CV_TEMPORARY "lock" /* in each directory; of no set, and swept away with other temporary files if it is left */
 
 static void directory_of(const char *path, char dir[PATH_MAX])
 {
@@ -67,6 +71,20 @@ int cv_result_free(const char *path, struct cv_fail *why)
     struct stat st;
 
     return lstat(path, &st) == 0 ? taken(path, why) : 0;
+}
+
+static int no_file(int rc, const char *path, struct cv_fail *why)
+{
+    return cv_fail(why, rc, path, NULL, CV_NO_OFFSET, "it is no file, or a directory with other things in it, which are not removed: remove it, or give another name");
+}
+
+int cv_result_can_replace(const char *path, bool directory, struct cv_fail *why)
+{
+    struct stat st;
+
+    if (lstat(path, &st) < 0 || S_ISREG(st.st_mode) || (directory && S_ISDIR(st.st_mode)))
+        return 0;
+    return no_file(-ENOTEMPTY, path, why);
 }
 
 int cv_result_spares(const char *path, const char *read, struct cv_fail *why)
@@ -132,6 +150,94 @@ static int rename_it(const struct cv_result *r, bool replace)
     return rename(r->temporary, r->path) < 0 ? -errno : 0;
 }
 
+/* ---------------------------------------------------------------- what is of the same source */
+
+const char *cv_of_source(const char *of)
+{
+    const char *blank = strchr(of, ' ');
+
+    return blank ? blank + 1 : NULL;
+}
+
+int cv_result_is_of(const char *path, const char *of, struct cv_fail *why)
+{
+    char its[CV_OF_MAX];
+    ssize_t n = getxattr(path, CV_OF, its, sizeof its - 1);
+    const char *source = cv_of_source(of), *other;
+
+    if (n < 0 && errno == ENOENT)
+        return -ENOENT;
+    if (n < 0 && errno != ENODATA && errno != ENOTSUP && errno != EPERM && errno != ERANGE)
+        return cv_fail(why, -errno, path, NULL, CV_NO_OFFSET, "it can't be told what is there: %s", fp_strerror(-errno));
+    its[n > 0 ? n : 0] = '\0';
+    other = cv_of_source(its);
+    if (source && other && strcmp(source, other) == 0)
+        return 0;
+    return cv_fail(why, -EEXIST, path, NULL, CV_NO_OFFSET, "it is there already, and is %s%.300s: remove it, or give the result another name (into=DIRECTORY)", other ? "the result of " : "no result of this dump",
+                   other ? other : "");
+}
+
+static bool lock_name(const char *path, char name[PATH_MAX])
+{
+    char dir[PATH_MAX];
+
+    directory_of(path, dir);
+    return snprintf(name, PATH_MAX, "%s/%s", dir, LOCK) < PATH_MAX;
+}
+
+/* Who has it takes the file away, so it is ours only if it still has its name. */
+int cv_result_lock(const char *path, bool wait)
+{
+    char name[PATH_MAX];
+
+    if (!lock_name(path, name))
+        return -ENAMETOOLONG;
+    for (;;) {
+        int fd = open(name, O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666), err;
+        struct stat its, now;
+
+        if (fd < 0)
+            return -errno;
+        if (flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)) < 0) {
+            err = errno;
+            close(fd);
+            return -err;
+        }
+        if (fstat(fd, &its) == 0 && stat(name, &now) == 0 && its.st_dev == now.st_dev && its.st_ino == now.st_ino)
+            return fd;
+        close(fd);
+    }
+}
+
+void cv_result_unlock(const char *path, int fd)
+{
+    char name[PATH_MAX];
+
+    if (lock_name(path, name))
+        (void)unlink(name);
+    close(fd);
+}
+
+static int replace_its_own(const struct cv_result *r, const char *of, struct cv_fail *why)
+{
+    int rc;
+
+    while ((rc = rename_it(r, false)) == -EEXIST) {
+        int lock = cv_result_lock(r->path, true);
+
+        if (lock < 0)
+            return lock;
+        rc = cv_result_is_of(r->path, of, why);
+        rc = rc ? rc : replace_it(r);
+        cv_result_unlock(r->path, lock);
+        if (rc != -ENOENT) /* it has gone meanwhile: the name is free */
+            break;
+    }
+    return rc;
+}
+
+/* ---------------------------------------------------------------- the name */
+
 void cv_result_made(struct cv_result *r)
 {
     const char *slash = strrchr(r->path, '/'), *name = slash ? slash + 1 : r->path;
@@ -169,11 +275,11 @@ int cv_result_name(const struct cv_result *r, const char *converted, const char 
     if (rc)
         return cv_fail(why, rc, r->path, NULL, CV_NO_OFFSET, "it can't be synced: %s", fp_strerror(rc));
     rc = FP_FAULT_POINT("convert-name");
-    rc = rc ? rc : rename_it(r, replace);
+    rc = rc ? rc : replace && of ? replace_its_own(r, of, why) : rename_it(r, replace);
     if (rc == -EEXIST)
         return taken(r->path, why);
     if (rc == -ENOTEMPTY || rc == -EISDIR)
-        return cv_fail(why, rc, r->path, NULL, CV_NO_OFFSET, "it is no file, or a directory with other things in it, which are not removed: remove it, or give another name");
+        return no_file(rc, r->path, why);
     if (rc)
         return cv_fail(why, rc, r->path, NULL, CV_NO_OFFSET, "it can't get its name: %s", fp_strerror(rc));
     directory_of(r->path, dir);

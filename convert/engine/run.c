@@ -42,6 +42,7 @@ struct run {
     uint64_t done_bytes, of_bytes;
     struct cv_result result, xdmf;
     bool cut_said;                /* that chunks are not of the shape that the user wants */
+    bool had_xdmf;                /* one was there before */
     struct stat *inputs;          /* as they were before anything was read */
 };
 
@@ -215,21 +216,31 @@ static int xdmf_path(const struct run *r, char path[PATH_MAX], struct cv_fail *w
     return 0;
 }
 
-/* Names that are taken are said before the work, and no input is written over. */
-static int look_at_names(const struct run *r, struct cv_fail *why)
+static int look_at_name(const struct run *r, const char *path, bool directory, struct cv_fail *why)
 {
+    const char *const read[] = {r->job->in.schema, r->job->out.schema, r->job->lists[0], r->job->lists[1]};
     struct stat out;
-    char xdmf[PATH_MAX];
-    int rc = r->job->replace ? 0 : cv_result_free(r->job->path, why);
+    int rc = r->job->replace ? cv_result_can_replace(path, directory, why) : cv_result_free(path, why);
 
-    if (rc == 0 && r->job->xdmf && (rc = xdmf_path(r, xdmf, why)) == 0 && !r->job->replace)
-        rc = cv_result_free(xdmf, why);
-    if (rc || stat(r->job->path, &out) < 0)
+    if (rc || stat(path, &out) < 0)
         return rc;
     for (size_t i = 0; i < r->source->ninputs && rc == 0; i++)
-        rc = cv_result_spares(r->job->path, r->source->inputs[i].path, why);
-    rc = rc ? rc : cv_result_spares(r->job->path, r->job->in.schema, why);
-    return rc ? rc : cv_result_spares(r->job->path, r->job->out.schema, why);
+        rc = cv_result_spares(path, r->source->inputs[i].path, why);
+    for (size_t i = 0; i < sizeof read / sizeof *read && rc == 0; i++)
+        rc = cv_result_spares(path, read[i], why);
+    return rc;
+}
+
+/* Names that are taken are said before the work, and nothing that is read is written over. */
+static int look_at_names(const struct run *r, struct cv_fail *why)
+{
+    char xdmf[PATH_MAX];
+    int rc = look_at_name(r, r->job->path, !r->job->to->ending[0], why);
+
+    if (rc || !r->job->xdmf)
+        return rc;
+    rc = xdmf_path(r, xdmf, why);
+    return rc ? rc : look_at_name(r, xdmf, false, why);
 }
 
 /* The result lies beside the dump, so the files of the dump tell what its file system likes; elsewhere it does no harm. */
@@ -358,6 +369,7 @@ static int write_xdmf(struct run *r, struct cv_fail *why)
     char path[PATH_MAX];
     int rc = xdmf_path(r, path, why);
 
+    r->had_xdmf = rc == 0 && access(path, F_OK) == 0;
     rc = rc ? rc : cv_result_begin(&r->xdmf, path, why);
     rc = rc ? rc : cv_xdmf_write(r->xdmf.temporary, name, model_of(r), why);
     if (rc == 0)
@@ -382,7 +394,7 @@ static int look_for_changes(const struct run *r, struct cv_fail *why)
     return 0;
 }
 
-/* The XDMF file has its name first: whoever waits for the result finds both. Without a result, a new or an old one, it goes again. */
+/* The XDMF file has its name first: whoever waits for the result finds both. If the result gets none, one that is new, or without an old result, goes again. */
 static int name_all(struct run *r, struct cv_fail *why)
 {
     int rc = 0;
@@ -397,7 +409,7 @@ static int name_all(struct run *r, struct cv_fail *why)
     if (rc)
         return rc;
     rc = cv_result_name(&r->result, r->job->converted ? r->job->converted : r->job->to->ending[0] ? NULL : "files of ranks", r->job->of, r->job->replace, why);
-    if (rc && r->job->xdmf && access(r->job->path, F_OK) < 0)
+    if (rc && r->job->xdmf && (!r->had_xdmf || access(r->job->path, F_OK) < 0))
         (void)unlink(r->xdmf.path);
     return rc;
 }

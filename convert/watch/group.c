@@ -7,6 +7,8 @@
  *
  * So that all see the same parts, nothing is begun while it is not known who has closed a file: a node that has much to do says it late. Who leads waits for that, and then says that it is his.
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +67,57 @@ uint64_t cw_group_stamp(const struct cw_group *g)
     for (size_t i = 0; i < g->nfiles; i++)
         h = stamp_file(h, &g->files[i]);
     return h;
+}
+
+/* ---------------------------------------------------------------- which files there were */
+
+static uint32_t hash_name(const struct cw_file *f)
+{
+    uint64_t h = mixed(HASH_BEGIN, f->path, strlen(f->path));
+
+    h ^= h >> 29; /* the last letters, which names differ by, have not got far */
+    h *= UINT64_C(0xbf58476d1ce4e5b9);
+    return (uint32_t)(h >> 32);
+}
+
+/* The smallest hashes, in their order: of which files they are, is by chance. */
+void cw_group_sample(const struct cw_group *g, char sample[CW_SAMPLE_BYTES])
+{
+    uint32_t least[CW_SAMPLE_MAX];
+    size_t n = 0;
+
+    for (size_t i = 0; i < g->nfiles; i++) {
+        uint32_t h = hash_name(&g->files[i]);
+        size_t at = n;
+
+        if (n == CW_SAMPLE_MAX && h >= least[n - 1])
+            continue;
+        n += n < CW_SAMPLE_MAX;
+        for (at = at < n ? at : n - 1; at > 0 && least[at - 1] > h; at--)
+            least[at] = least[at - 1];
+        least[at] = h;
+    }
+    sample[0] = '\0';
+    for (size_t i = 0; i < n; i++)
+        snprintf(sample + 8 * i, 9, "%08" PRIx32, least[i]);
+}
+
+bool cw_group_has_sample(const struct cw_group *g, const char *sample)
+{
+    uint32_t wanted[CW_SAMPLE_MAX];
+    size_t n = 0, left = 0;
+
+    while (n < CW_SAMPLE_MAX && strlen(sample) >= 8 * (n + 1) && sscanf(sample + 8 * n, "%8" SCNx32, &wanted[n]) == 1)
+        n++;
+    for (size_t i = 0; i < g->nfiles && n; i++, n = left) {
+        uint32_t h = hash_name(&g->files[i]);
+
+        left = 0;
+        for (size_t k = 0; k < n; k++)
+            if (wanted[k] != h)
+                wanted[left++] = wanted[k];
+    }
+    return n == 0;
 }
 
 /* ---------------------------------------------------------------- parts */

@@ -59,8 +59,16 @@ struct cw_group *cw_groups_find(const struct cw_groups *g, const char *key);
 /* The group of this key, made if there is none, with this file in it (node NULL: as it was known, if the file is as it was, or not known). NULL: out of memory, or too many files. Pointers to groups are valid until the next call. */
 struct cw_group *cw_groups_add(struct cw_groups *g, const char *key, const char *path, const char *node, int64_t mtime_ns);
 void cw_groups_drop(struct cw_groups *g, struct cw_group *one);
+/* Its i-th file is in it no more. The group stays, also without any. */
+void cw_groups_take_out(struct cw_groups *g, struct cw_group *one, size_t i);
 /* Tells the state of its files: another one when a file is written anew, is gone, or is new. */
 uint64_t cw_group_stamp(const struct cw_group *g);
+/* Says of files, by some of their names alone (all, of CW_SAMPLE_MAX and fewer), which there were: in digits, for a time when they may be gone. */
+#define CW_SAMPLE_MAX   16u
+#define CW_SAMPLE_BYTES (8 * CW_SAMPLE_MAX + 1)
+void cw_group_sample(const struct cw_group *g, char sample[CW_SAMPLE_BYTES]);
+/* Whether files of these names are in the group. Digits that are no sample's: true. */
+bool cw_group_has_sample(const struct cw_group *g, const char *sample);
 /* It is another one now: nobody has said yet that it is his. */
 void cw_file_changed(struct cw_group *g, struct cw_file *f, int64_t mtime_ns);
 /* It matters whose this one is, and nobody knows (parts: whether results may be made of them). */

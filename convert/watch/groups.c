@@ -215,6 +215,13 @@ struct cw_group *cw_groups_add(struct cw_groups *g, const char *key, const char 
     return NULL;
 }
 
+void cw_groups_take_out(struct cw_groups *g, struct cw_group *one, size_t i)
+{
+    file_clear(&one->files[i]);
+    memmove(one->files + i, one->files + i + 1, (--one->nfiles - i) * sizeof *one->files);
+    g->nfiles--;
+}
+
 bool cw_file_name(struct cw_file *f, const char *node)
 {
     return strcmp(f->node, node) == 0 || set_text(&f->node, node);

@@ -33,12 +33,12 @@ int cw_look_key(struct watch *w, const char *path, char *key, size_t size)
     return state;
 }
 
-bool cw_look_is_result(struct watch *w, const char *path)
+int cw_look_is_result(struct watch *w, const char *path)
 {
     char value[CW_MARK_MAX];
+    int rc = cw_store_get(&w->store, path, "user.fp.converted", value, sizeof value);
 
-    cw_store_get(&w->store, path, "user.fp.converted", value, sizeof value);
-    return value[0] != '\0';
+    return cw_err_passes(-rc) ? rc : value[0] != '\0';
 }
 
 /* What is said of this file is known: it was so when it was looked at, and the mark is of what was looked at. The plugin may say it long afterwards. */
@@ -91,10 +91,15 @@ void cw_look_sealed(struct watch *w, const char *path, uint64_t version)
     int64_t mtime;
     uint64_t size;
     bool anew;
-    int state;
+    int state, result;
 
     w->look_by_ms = fp_now_ms() + LOOK_MS; /* what is renamed is told by nothing */
-    if (!cw_name_matches(w->o->pattern, path) || cw_store_stat(&w->store, path, &mtime, &size) < 0 || cw_look_is_result(w, path))
+    if (!cw_name_matches(w->o->pattern, path) || cw_store_stat(&w->store, path, &mtime, &size) < 0)
+        return;
+    result = cw_look_is_result(w, path);
+    if (result < 0)
+        w->look = w->owed = true;
+    if (result)
         return;
     state = cw_look_key(w, path, key, sizeof key);
     g = state < 0 ? NULL : cw_groups_find(&w->groups, key);
@@ -155,7 +160,7 @@ static int seen(void *arg, const char *path, int64_t mtime_ns)
     struct cw_file *file;
     struct cw_group *g;
     bool known, changed;
-    int state;
+    int state, result;
 
     if (is_as_before(w, path, mtime_ns))
         return 0;
@@ -168,7 +173,9 @@ static int seen(void *arg, const char *path, int64_t mtime_ns)
     g = cw_groups_find(&w->groups, key);
     known = g != NULL;
     file = g ? cw_group_file(g, path) : NULL;
-    if (!file && cw_look_is_result(w, path))
+    result = file ? 0 : cw_look_is_result(w, path);
+    w->untold |= result < 0;
+    if (result)
         return 0;
     changed = known && (!file || file->mtime_ns != mtime_ns);
     cw_store_owner(&w->store, path, mtime_ns, node, sizeof node);
@@ -201,7 +208,8 @@ bool cw_look_near(struct watch *w, const struct cw_group *g)
 {
     char dir[PATH_MAX];
 
-    cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, sizeof dir);
+    if (cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, sizeof dir) < 0)
+        return false;
     if (!dir[0])
         snprintf(dir, sizeof dir, "%.*s", (int)(cw_name_base(g->files[0].path) - g->files[0].path), g->files[0].path);
     if (dir[0] && dir[strlen(dir) - 1] == '/')

@@ -44,8 +44,8 @@ uint64_t cw_rest_ms(const struct watch *w, uint64_t began_ms, size_t files);
 
 /* The key of a file's group, and the state of its set. Negative: it is not known now. */
 int cw_look_key(struct watch *w, const char *path, char *key, size_t size);
-/* What a conversion has made: a pattern may match it, but it is no dump. */
-bool cw_look_is_result(struct watch *w, const char *path);
+/* What a conversion has made: a pattern may match it, but it is no dump. 1, 0; negative: it can't be told now. */
+int cw_look_is_result(struct watch *w, const char *path);
 /* A file that was closed, with its data in this version: it is this node's. */
 void cw_look_sealed(struct watch *w, const char *path, uint64_t version);
 /* At all files that the pattern names. What it could not tell is looked for again, later and later. */

@@ -3,6 +3,7 @@
  *
  * A mark is of the directory that is the set, so that one call says it of thousands of files; of files that lie in no such directory each has it.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,33 +11,43 @@
 
 #include "convert/watch/marks.h"
 
-void cw_mark_put(const struct cw_store *s, const struct cw_group *g, const char *name, const char *text)
+/* Where no mark can be, now or later (the file is gone, or has no room for one), it is as good as written: nobody comes back for it. */
+static int put_one(const struct cw_store *s, const char *path, const char *name, const char *text)
 {
-    char dir[PATH_MAX], cut[CW_MARK_MAX];
+    int rc = cw_store_put(s, path, name, text);
 
-    snprintf(cut, sizeof cut, "%s", text);
-    cw_store_set_dir(s, g->files[0].path, g->key, dir, sizeof dir);
-    if (dir[0]) {
-        (void)cw_store_put(s, dir, name, cut);
-        return;
-    }
-    for (size_t i = 0; i < g->nfiles; i++)
-        (void)cw_store_put(s, g->files[i].path, name, cut);
+    return rc == -ENOSPC || rc == -EDQUOT || !cw_err_passes(-rc) ? 0 : rc;
 }
 
-void cw_mark(const struct cw_store *s, struct cw_group *g, const char *text)
+int cw_mark_put(const struct cw_store *s, const struct cw_group *g, const char *name, const char *text)
 {
-    cw_mark_put(s, g, CW_MARK, text);
-    g->told = true;
-    g->waits = strncmp(text, "waiting", 7) == 0;
+    char dir[PATH_MAX], cut[CW_MARK_MAX];
+    int rc = cw_store_set_dir(s, g->files[0].path, g->key, dir, sizeof dir);
+
+    snprintf(cut, sizeof cut, "%s", text);
+    if (rc < 0 || dir[0])
+        return rc < 0 ? rc : put_one(s, dir, name, cut);
+    for (size_t i = 0; i < g->nfiles && rc == 0; i++)
+        rc = put_one(s, g->files[i].path, name, cut);
+    return rc;
+}
+
+int cw_mark(const struct cw_store *s, struct cw_group *g, const char *text)
+{
+    int rc = cw_mark_put(s, g, CW_MARK, text);
+
+    g->told = rc == 0;
+    g->waits = g->told && strncmp(text, "waiting", 7) == 0;
+    return rc;
 }
 
 void cw_mark_get(const struct cw_store *s, const struct cw_group *g, const char *name, char *text, size_t size)
 {
     char dir[PATH_MAX];
 
-    cw_store_set_dir(s, g->files[0].path, g->key, dir, sizeof dir);
-    cw_store_get(s, dir[0] ? dir : g->files[0].path, name, text, size);
+    text[0] = '\0';
+    if (cw_store_set_dir(s, g->files[0].path, g->key, dir, sizeof dir) == 0)
+        cw_store_get(s, dir[0] ? dir : g->files[0].path, name, text, size);
 }
 
 bool cw_mark_begins(const char *text, const char *word)
@@ -46,14 +57,33 @@ bool cw_mark_begins(const char *text, const char *word)
     return strncmp(text, word, n) == 0 && (text[n] == ' ' || text[n] == '\0');
 }
 
+int cw_mark_put_of(const struct cw_store *s, const struct cw_group *g, uint64_t stamp, uint64_t declared)
+{
+    char of[2 * CW_STAMP_BYTES];
+
+    snprintf(of, sizeof of, "%016" PRIx64 " %016" PRIx64, stamp, declared);
+    return cw_mark_put(s, g, CW_OF, of);
+}
+
+bool cw_mark_is_by(const struct cw_store *s, const struct cw_group *g, uint64_t declared)
+{
+    char of[2 * CW_STAMP_BYTES], so[CW_STAMP_BYTES];
+    const char *its;
+
+    cw_mark_get(s, g, CW_OF, of, sizeof of);
+    its = strchr(of, ' ');
+    snprintf(so, sizeof so, "%016" PRIx64, declared);
+    return !its || strcmp(its + 1, so) == 0;
+}
+
 bool cw_mark_says(const struct cw_store *s, const struct cw_group *g, const char *word)
 {
-    char text[CW_MARK_MAX], of[CW_STAMP_BYTES], now[CW_STAMP_BYTES];
+    char text[CW_MARK_MAX], of[2 * CW_STAMP_BYTES], now[CW_STAMP_BYTES];
 
     cw_mark_get(s, g, CW_MARK, text, sizeof text);
     if (!cw_mark_begins(text, word))
         return false;
     cw_mark_get(s, g, CW_OF, of, sizeof of);
     snprintf(now, sizeof now, "%016" PRIx64, cw_group_stamp(g));
-    return strcmp(of, now) == 0;
+    return strncmp(of, now, CW_STAMP_BYTES - 1) == 0;
 }

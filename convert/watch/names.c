@@ -63,6 +63,11 @@ bool cw_name_result(const struct cw_group *g, const char *set_dir, const char *i
     return n < PATH_MAX && strlen(cw_name_base(out)) + CW_NODE_MAX / 4 < NAME_MAX;
 }
 
+bool cw_name_xdmf(const char *result, const char *ending, char out[PATH_MAX])
+{
+    return snprintf(out, PATH_MAX, "%.*s.xmf", (int)(strlen(result) - strlen(ending)), result) < PATH_MAX; /* all results have the ending */
+}
+
 bool cw_name_part(const char *result, const char *node, char out[PATH_MAX])
 {
     char name[CW_NODE_MAX + 1];

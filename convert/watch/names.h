@@ -17,6 +17,8 @@ bool cw_name_matches(const char *pattern, const char *path);
  * restart.5000.h5), and of one file its name without the last ending (final.raw gives final.h5). False: too long.
  */
 bool cw_name_result(const struct cw_group *g, const char *set_dir, const char *into, const char *ending, char out[PATH_MAX]);
+/* The XDMF file beside it. False: too long. */
+bool cw_name_xdmf(const char *result, const char *ending, char out[PATH_MAX]);
 /* The part of a node. */
 bool cw_name_part(const char *result, const char *node, char out[PATH_MAX]);
 const char *cw_name_base(const char *path);

@@ -81,27 +81,42 @@ int cw_store_set(const struct cw_store *s, const char *path, char *key, size_t s
     return state_of(value, word);
 }
 
-void cw_store_set_dir(const struct cw_store *s, const char *path, const char *key, char *dir, size_t size)
+int cw_store_set_dir(const struct cw_store *s, const char *path, const char *key, char *dir, size_t size)
 {
     char at[PATH_MAX], its[128];
 
     snprintf(at, sizeof at, "%s", path);
     dir[0] = '\0';
     if (key[0] == '/') /* a file that is of no set */
-        return;
+        return 0;
     for (int i = 0; i < ABOVE && strchr(at, '/'); i++) {
+        int state;
+
         *strrchr(at, '/') = '\0';
-        if (cw_store_set(s, at, its, sizeof its) > 0 && strcmp(its, key) == 0)
+        state = cw_store_set(s, at, its, sizeof its);
+        if (state < 0 && cw_err_passes(-state)) {
+            dir[0] = '\0';
+            return state;
+        }
+        if (state > 0 && strcmp(its, key) == 0)
             snprintf(dir, size, "%s", at);
     }
+    return 0;
 }
 
-void cw_store_get(const struct cw_store *s, const char *path, const char *attr, char *value, size_t size)
+int cw_store_get(const struct cw_store *s, const char *path, const char *attr, char *value, size_t size)
 {
     char name[PATH_MAX];
-    ssize_t n = cw_store_path(s, path, name) ? getxattr(name, attr, value, size - 1) : -1;
+    ssize_t n;
 
-    value[n > 0 ? n : 0] = '\0';
+    value[0] = '\0';
+    if (!cw_store_path(s, path, name))
+        return -ENAMETOOLONG;
+    n = getxattr(name, attr, value, size - 1);
+    if (n < 0)
+        return errno == ENODATA ? 0 : -errno;
+    value[n] = '\0';
+    return 0;
 }
 
 int cw_store_put(const struct cw_store *s, const char *path, const char *attr, const char *value)
@@ -111,6 +126,14 @@ int cw_store_put(const struct cw_store *s, const char *path, const char *attr, c
     if (!cw_store_path(s, path, name))
         return -ENAMETOOLONG;
     return setxattr(name, attr, value, strlen(value), 0) < 0 ? -errno : 0;
+}
+
+void cw_store_take_off(const struct cw_store *s, const char *path, const char *attr)
+{
+    char name[PATH_MAX];
+
+    if (cw_store_path(s, path, name))
+        (void)removexattr(name, attr);
 }
 
 void cw_store_owner(const struct cw_store *s, const char *path, int64_t mtime_ns, char *node, size_t size)
@@ -360,15 +383,15 @@ static bool is_part_of(const char *name, const char *base)
 /* A part says of which result it is, and of what dump: what has its name by chance, or is of another dump, is not ours. */
 static bool is_ours(const struct cw_store *s, const char *path, const char *base, const char *source)
 {
-    char value[PATH_MAX + 64];
+    char value[CV_OF_MAX];
     const char *its;
 
     cw_store_get(s, path, CV_CONVERTED, value, sizeof value);
     if (strcmp(value, base) != 0)
         return false;
     cw_store_get(s, path, CW_OF, value, sizeof value);
-    its = strchr(value, ' ');
-    return its && strcmp(its + 1, source) == 0;
+    its = cv_of_source(value);
+    return its && strcmp(its, source) == 0;
 }
 
 void cw_store_sweep_parts(const struct cw_store *s, const struct cw_group *g, const char *result, const char *source, bool whole)
@@ -406,14 +429,6 @@ void cw_store_make_dir(const struct cw_store *s, const char *path)
     (void)mkdir(name, 0777); /* what is in the way, the conversion says */
 }
 
-void cw_store_unlink(const struct cw_store *s, const char *path)
-{
-    char name[PATH_MAX];
-
-    if (cw_store_path(s, path, name))
-        (void)unlink(name);
-}
-
 /* One that was written since stays: that is another dump. */
 static int remove_file(const struct cw_store *s, const struct cw_file *f)
 {
@@ -434,7 +449,7 @@ int cw_store_remove(const struct cw_store *s, const struct cw_group *g, const ch
     char name[PATH_MAX];
     int rc = 0;
 
-    for (size_t i = 0; i < g->nfiles && rc != -ESTALE; i++) {
+    for (size_t i = g->nfiles; i-- > 0 && rc != -ESTALE;) { /* the first one, which is locked, goes last: nobody takes what is left for a dump */
         int one = remove_file(s, &g->files[i]);
 
         rc = one ? one : rc;

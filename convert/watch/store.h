@@ -26,12 +26,14 @@ bool cw_store_path(const struct cw_store *s, const char *path, char out[PATH_MAX
 bool cw_store_is_there(const struct cw_store *s);
 /* The set of a file or directory: its state, and "SERIES STEP" in key; CW_SET_NONE. Negative: it can't be told now (-ENOENT: the file is not there any more). */
 int cw_store_set(const struct cw_store *s, const char *path, char *key, size_t size);
-/* The directory that is the set of this key, of those above path; "": there is none. */
-void cw_store_set_dir(const struct cw_store *s, const char *path, const char *key, char *dir, size_t size);
-/* Value of an attribute; "" if there is none. */
-void cw_store_get(const struct cw_store *s, const char *path, const char *name, char *value, size_t size);
+/* The directory that is the set of this key, of those above path; "": there is none. Negative: it can't be told now, and nothing is to be done that depends on it. */
+int cw_store_set_dir(const struct cw_store *s, const char *path, const char *key, char *dir, size_t size);
+/* Value of an attribute; "" if there is none, or it can't be told (negative errno, but for files that have none: 0). */
+int cw_store_get(const struct cw_store *s, const char *path, const char *name, char *value, size_t size);
 /* 0 or negative errno. */
 int cw_store_put(const struct cw_store *s, const char *path, const char *name, const char *value);
+/* It has it no more. */
+void cw_store_take_off(const struct cw_store *s, const char *path, const char *name);
 /* Whose the file is that was written then: who has said so first. "": nobody has. */
 void cw_store_owner(const struct cw_store *s, const char *path, int64_t mtime_ns, char *node, size_t size);
 /* Says that it is this node's, unless somebody has said so before: then it is told whose it is. */
@@ -51,9 +53,7 @@ bool cw_store_sweep(const struct cw_store *s, const char *path);
 void cw_store_sweep_parts(const struct cw_store *s, const struct cw_group *g, const char *result, const char *source, bool whole);
 /* With those above it, where they are missing. */
 void cw_store_make_dir(const struct cw_store *s, const char *path);
-/* Of a result that would be wrong. */
-void cw_store_unlink(const struct cw_store *s, const char *path);
-/* A dump is removed: its files, up to one that was written since (-ESTALE: it stays, with those behind it), and then the directory, if that is empty and was the set. */
+/* A dump is removed: its files, the last one first, up to one that was written since (-ESTALE: it stays, with those before it), and then the directory, if that is empty and was the set. */
 int cw_store_remove(const struct cw_store *s, const struct cw_group *g, const char *set_dir);
 
 #endif

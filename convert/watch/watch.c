@@ -62,7 +62,7 @@ static void say_gauges(struct watch *w)
 /* "run/chk_0007" is complete: its files are looked at, and at once. Files that are of no set wait for none. */
 static void complete(struct watch *w, const char *name)
 {
-    if (cw_look_is_result(w, name))
+    if (cw_look_is_result(w, name) > 0)
         return; /* that it is complete we have said: one for each conversion */
     for (size_t i = 0; i < w->groups.count; i++)
         if (w->groups.items[i].phase == CW_WAITING && w->groups.items[i].key[0] != '/')
@@ -72,10 +72,12 @@ static void complete(struct watch *w, const char *name)
 
 /* ---------------------------------------------------------------- conversions */
 
-static bool result_of(struct watch *w, const struct cw_group *g, char dir[PATH_MAX], char result[PATH_MAX])
+/* -ENAMETOOLONG; another errno: it can't be told now. */
+static int result_of(struct watch *w, const struct cw_group *g, char dir[PATH_MAX], char result[PATH_MAX])
 {
-    cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, PATH_MAX);
-    return cw_name_result(g, dir, w->o->into, w->o->ending, result);
+    int rc = cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, PATH_MAX);
+
+    return rc ? rc : cw_name_result(g, dir, w->o->into, w->o->ending, result) ? 0 : -ENAMETOOLONG;
 }
 
 struct asked {
@@ -87,7 +89,7 @@ struct asked {
 static bool has_part(void *arg, const struct cw_part *p)
 {
     const struct asked *a = arg;
-    char part[PATH_MAX], of[PATH_MAX + CW_STAMP_BYTES], now[CW_STAMP_BYTES];
+    char part[PATH_MAX], of[CV_OF_MAX], now[CW_STAMP_BYTES];
 
     if (!cw_name_part(a->result, p->node, part))
         return false;
@@ -128,7 +130,7 @@ static void begin(struct watch *w, struct cw_group *g, const struct cw_action *a
 {
     struct cw_worker *worker = free_worker(w);
     struct cw_argv l = {0};
-    char text[CW_NODE_MAX + 40], part[PATH_MAX], of[PATH_MAX + CW_STAMP_BYTES];
+    char text[CW_NODE_MAX + 40], part[PATH_MAX], of[CV_OF_MAX];
     int64_t mtime;
     uint64_t size;
     int rc = -ENOMEM;
@@ -136,16 +138,19 @@ static void begin(struct watch *w, struct cw_group *g, const struct cw_action *a
     if (w->o->into)
         cw_store_make_dir(&w->store, w->o->into);
     sweep(w, g, a->what == CW_PART && cw_name_part(result, a->part.node, part) ? part : result);
+    g->stamp = cw_group_stamp(g);
+    cw_result_of(g, a->what == CW_PART ? a->part.stamp : g->stamp, dir, of);
     worker->replaces = cw_store_stat(&w->store, result, &mtime, &size) != -ENOENT;
-    if (a->what == CW_PART) /* what is there refers to parts by their names: it would have something of both */
-        cw_store_unlink(&w->store, result);
+    if (a->what == CW_PART && worker->replaces && cw_result_remove(&w->store, result, of) < 0) { /* it refers to parts by their names: it would have something of both */
+        close(lock);
+        g->next_ms = fp_now_ms() + CW_LOOK_MS; /* whose it is now, the next look says */
+        return;
+    }
     worker->action = *a;
     worker->key = strdup(g->key);
     worker->node = strdup(a->part.node ? a->part.node : "");
     worker->result = strdup(result);
     worker->action.part.node = worker->node;
-    g->stamp = cw_group_stamp(g);
-    snprintf(of, sizeof of, "%016" PRIx64 " %s", a->what == CW_PART ? a->part.stamp : g->stamp, cw_result_source(g, dir));
     cw_argv_fill(&l, w->o, g, a, result, of);
     g->phase = CW_RUNNING;
     snprintf(text, sizeof text, "running %s 0%%", w->o->node);
@@ -203,22 +208,37 @@ static bool is_done(struct watch *w, const struct cw_group *g)
     return cw_mark_says(&w->store, g, "done");
 }
 
-/* The state of the set, as it is now; false: its first file is not there, or in another set. */
-static bool refresh(struct watch *w, struct cw_group *g)
+/* The state of the set, as it is now: 0; 1: its first file is in another set, or it was in none; negative: it is not there, or nobody can say. */
+static int refresh(struct watch *w, struct cw_group *g)
 {
     char key[PATH_MAX + 1];
-    int state = cw_look_key(w, g->files[0].path, key, sizeof key);
-    bool known = state >= 0 && strcmp(key, g->key) == 0;
+    int state = cw_look_key(w, g->files[0].path, key, sizeof key), rc = state < 0 ? state : strcmp(key, g->key) != 0;
 
-    g->state = known ? (enum cw_set_state)state : CW_SET_OPEN; /* it has moved, or nobody can say */
-    return known;
+    g->state = rc == 0 ? (enum cw_set_state)state : CW_SET_OPEN;
+    return rc;
+}
+
+/* The same, when files that are in another set now are out of the group: the next look finds them in theirs. */
+static int refresh_first(struct watch *w, struct cw_group *g)
+{
+    int rc;
+
+    while ((rc = refresh(w, g)) > 0) {
+        w->look = true;
+        cw_groups_take_out(&w->groups, g, 0);
+        if (g->nfiles == 0)
+            break;
+    }
+    return rc;
 }
 
 /* The same, of the files that are there. False: none is left. One look alone at a set that is not complete, which may have thousands of files and stay so for long. */
 static bool refresh_all(struct watch *w, struct cw_group *g)
 {
-    bool known = refresh(w, g);
+    bool known = refresh_first(w, g) == 0;
 
+    if (g->nfiles == 0)
+        return false;
     if (known && cw_is_not_complete(g))
         return true;
     w->breath.hurry |= g->state == CW_SET_COMPLETE; /* it is converted next: nobody waits for pauses between its files */
@@ -226,27 +246,49 @@ static bool refresh_all(struct watch *w, struct cw_group *g)
         return true; /* gather looks at all of them */
     if (!still_there(w, g))
         return false;
-    if (!known && !refresh(w, g))
+    if (!known && refresh_first(w, g))
         w->look = true;
-    return true;
+    return g->nfiles > 0;
+}
+
+/* All that may make a conversion fail that would not fail by another declaration. */
+static uint64_t declared(const struct cw_options *o)
+{
+    uint64_t h = cw_hash(o->digest, o->into ? o->into : "", o->into ? strlen(o->into) : 0);
+
+    h = cw_hash(h, &o->keep_none, sizeof o->keep_none);
+    return cw_hash(h, &o->xdmf, sizeof o->xdmf);
+}
+
+/* Its end, with the stamp of its files. False: it can't be said now, as when the manager is away: then it has not ended, or whoever waits for it would wait for ever. */
+static bool mark_end(struct watch *w, struct cw_group *g, uint64_t stamp, const char *text)
+{
+    int rc = cw_mark_put_of(&w->store, g, stamp, declared(w->o));
+
+    rc = rc ? rc : cw_mark(&w->store, g, text);
+    if (rc == 0)
+        return true;
+    cw_tell_log(FP_AUX_WARN, "%s: how its conversion has ended can't be written into the store: %s: tried again", g->files[0].path, fp_strerror(rc));
+    cw_group_ended(g, CW_END_PASSING, fp_now_ms());
+    return false;
 }
 
 static void failed(struct watch *w, struct cw_group *g, const char *why)
 {
     char text[CW_MARK_MAX];
 
-    snprintf(text, sizeof text, "%016" PRIx64, cw_group_stamp(g));
-    cw_mark_put(&w->store, g, CW_OF, text);
+    g->phase = CW_FAILED;
     snprintf(text, sizeof text, "failed %.1000s", why);
-    cw_mark(&w->store, g, text);
+    if (!mark_end(w, g, cw_group_stamp(g), text))
+        return;
     cw_tell_count("failed", 1);
     cw_tell_log(FP_AUX_WARN, "%s is not converted: %s", g->files[0].path, why);
 }
 
-/* What is not this node's to convert first, and has failed elsewhere as it is now, is not tried here, too. */
+/* What is not this node's to convert first, and has failed elsewhere as it is now, declared as it is here, is not tried here, too. */
 static bool another_has_failed(struct watch *w, struct cw_group *g)
 {
-    if (!g->files[0].node[0] || strcmp(g->files[0].node, w->o->node) == 0 || !cw_mark_says(&w->store, g, "failed"))
+    if (!g->files[0].node[0] || strcmp(g->files[0].node, w->o->node) == 0 || !cw_mark_says(&w->store, g, "failed") || !cw_mark_is_by(&w->store, g, declared(w->o)))
         return false;
     is_over(g, CW_FAILED);
     return true;
@@ -318,7 +360,7 @@ static void attend(struct watch *w, const char *key)
     struct asked asked = {w, result};
     const struct cw_splits splits = {w->o->digest, has_part, &asked};
     struct cw_action a;
-    int lock;
+    int lock, rc;
 
     if (g->nfiles == 0 || !refresh_all(w, g)) {
         cw_groups_drop(&w->groups, g);
@@ -326,11 +368,13 @@ static void attend(struct watch *w, const char *key)
     }
     if (g->state == CW_SET_COMPLETE && !g->complete_ms && !(g = gather(w, g, key)))
         return;
-    if (!result_of(w, g, dir, result)) {
-        g->phase = CW_FAILED;
+    rc = result_of(w, g, dir, result);
+    if (rc == -ENAMETOOLONG)
         failed(w, g, "the name of the result would be too long");
+    else if (rc)
+        g->next_ms = fp_now_ms() + CW_LOOK_MS;
+    if (rc)
         return;
-    }
     if (g->complete_ms)
         cw_look_for_names(w, g);
     a = cw_group_decide(g, w->o->node, fp_now_ms(), w->o->splits ? &splits : NULL);
@@ -355,10 +399,13 @@ static void attend(struct watch *w, const char *key)
         close(lock);
         return;
     }
-    if (cw_result_is_taken(&w->store, g, dir, result, why, sizeof why)) {
+    rc = cw_result_is_taken(&w->store, w->o, g, dir, result, why, sizeof why);
+    if (rc) {
         close(lock);
-        g->phase = CW_FAILED;
-        failed(w, g, why);
+        if (rc > 0)
+            failed(w, g, why);
+        else
+            g->next_ms = fp_now_ms() + CW_LOOK_MS;
         return;
     }
     begin(w, g, &a, dir, result, lock);
@@ -420,44 +467,80 @@ static void attend_all(struct watch *w)
 
 /* ---------------------------------------------------------------- ends */
 
+/* Another node may have closed a file of it meanwhile, of which nobody has told this one. NULL: nobody can say now. */
+static struct cw_group *look_once_more(struct watch *w, struct cw_group *g)
+{
+    char key[PATH_MAX + 1];
+
+    snprintf(key, sizeof key, "%s", g->key);
+    if (key[0] == '/')
+        return g;
+    if (cw_look_near(w, g))
+        return cw_groups_find(&w->groups, key);
+    cw_tell_log(FP_AUX_WARN, "%s: whether the dump is as it was can't be told now, so it is not removed (keep=none)", key);
+    return NULL;
+}
+
 /* The dump is of no use any more, if somebody can read the result, which is of these files, and nobody writes it anew: then it stays, and is converted once more. */
 static void remove_dump(struct watch *w, struct cw_group *g, const char *result)
 {
     char dir[PATH_MAX];
     int rc;
 
-    if (!cw_result_holds(&w->store, result, g->stamp) || !still_there(w, g))
+    if (!cw_result_holds(&w->store, result, g->stamp) || !(g = look_once_more(w, g)) || !still_there(w, g))
         return;
     (void)refresh(w, g);
     if (cw_group_stamp(g) != g->stamp || cw_is_not_complete(g)) {
         cw_group_touched(g, fp_now_ms());
         return;
     }
-    cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, sizeof dir);
-    rc = cw_store_remove(&w->store, g, dir);
+    rc = cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, sizeof dir);
+    rc = rc ? rc : cw_store_remove(&w->store, g, dir);
     if (rc == -ESTALE)
         cw_group_touched(g, fp_now_ms());
     else if (rc)
         cw_tell_log(FP_AUX_WARN, "%s: the dump can't be removed (keep=none): %s", g->files[0].path, fp_strerror(rc));
 }
 
-/* Parts go before the mark says that all is done: else nobody would come back for them. */
+/* The mark is of the directory that is the set. Files that came before they were known to be of one have marks of their own, and were converted, or could not be, as such: nobody else would take these off. The group may move. */
+static struct cw_group *take_off_marks_of_files(struct watch *w, struct cw_group *g)
+{
+    char key[PATH_MAX + 1], its[PATH_MAX + 1];
+
+    snprintf(key, sizeof key, "%s", g->key);
+    for (size_t i = 0; i < g->nfiles; i++) {
+        struct cw_group *one;
+
+        cw_store_take_off(&w->store, g->files[i].path, CW_MARK);
+        snprintf(its, sizeof its, "/%s", g->files[i].path);
+        one = cw_groups_find(&w->groups, its);
+        if (!one || one->phase == CW_RUNNING)
+            continue;
+        cw_groups_drop(&w->groups, one);
+        g = cw_groups_find(&w->groups, key);
+    }
+    return g;
+}
+
+/* Parts and marks of files go before the mark says that all is done: else nobody would come back for them. */
 static void done(struct watch *w, struct cw_group *g, const struct cw_worker *worker)
 {
     const char *result = worker->result, *left_out = worker->left_out;
     char text[CW_MARK_MAX], dir[PATH_MAX];
     uint64_t out = 0;
     int64_t mtime;
+    bool told;
 
     (void)cw_store_stat(&w->store, result, &mtime, &out);
     (void)cw_store_put(&w->store, result, "user.fp.checkpoint", "complete");
-    snprintf(text, sizeof text, "%016" PRIx64, g->stamp);
-    cw_mark_put(&w->store, g, CW_OF, text);
-    cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, sizeof dir);
-    if (worker->replaces || g->nfiles > 1) /* else there was never a result of parts */
+    told = cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, sizeof dir) == 0;
+    if (told && dir[0])
+        g = take_off_marks_of_files(w, g);
+    if (told && (worker->replaces || g->nfiles > 1)) /* else there was never a result of parts */
         cw_store_sweep_parts(&w->store, g, result, cw_result_source(g, dir), worker->action.what == CW_CONVERT);
     snprintf(text, sizeof text, "done %.600s%s%.300s", result, left_out[0] ? " left out: " : "", left_out);
-    cw_mark(&w->store, g, text);
+    if (!mark_end(w, g, g->stamp, text))
+        return;
     cw_tell_count("converted", 1);
     cw_tell_count("bytes_in", (int64_t)g->bytes);
     cw_tell_count("bytes_out", (int64_t)out);
@@ -493,14 +576,14 @@ static void ended(struct watch *w, struct cw_worker *worker, enum cw_end end)
         anew = g->again;
         cw_group_ended(g, end, fp_now_ms());
         snprintf(text, sizeof text, "waiting %s%s%.900s", w->o->node, worker->said[0] ? " tried again: " : "", worker->said);
+        if (g->phase == CW_WAITING && worker->said[0] && !anew)
+            cw_tell_log(FP_AUX_WARN, "%s: %s: tried again", g->files[0].path, worker->said);
         if (g->phase == CW_DONE)
-            done(w, g, worker);
+            done(w, g, worker); /* it may have moved then */
         else if (g->phase == CW_FAILED)
             failed(w, g, worker->said);
         else if (end != CW_END_PART || anew)
             cw_mark(&w->store, g, text);
-        if (g->phase == CW_WAITING && worker->said[0] && !anew)
-            cw_tell_log(FP_AUX_WARN, "%s: %s: tried again", g->files[0].path, worker->said);
     }
     cw_worker_fini(worker);
 }

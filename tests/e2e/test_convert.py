@@ -183,6 +183,33 @@ def test_two_dumps_do_not_get_one_name(new_store):
     d.check(m.at("h5/dump_0007.h5"), 7)
 
 
+@pytest.mark.limit(120)
+def test_two_dumps_that_are_converted_at_once_do_not_get_one_name(new_store):
+    """By two nodes, each of which has seen that the name is free. What is not converted is not removed either."""
+    s = new_store().up(mounts=0, manager_args=QUICK)
+    d = Dumps(s, 1600, 2000)
+    more = "into=h5 keep=none join=one compress=deflate:9"
+    mounts = [s.add_mount(f"--auxapp={d.words(more, pattern='*/dump_*/rank_*.raw')}", node=i) for i in (0, 1)]
+    dirs = ["a", "b"]
+    os.mkdir(mounts[0].at("h5"))
+    for top, m in zip(dirs, mounts):
+        os.makedirs(m.at(top, "dump_0007"))
+    for rank in range(d.ranks):
+        for version, (top, m) in enumerate(zip(dirs, mounts)):
+            write_file(m.at(top, "dump_0007", f"rank_{rank}.raw"), d.bytes_of(7, rank, version))
+    wait_until("two conversions at once", 30, lambda: all(processes(m) for m in mounts), 0.01)
+
+    def failed():
+        return [i for i in (0, 1) if mark(mounts[i], f"{dirs[i]}/dump_0007").startswith("failed ")]
+    last, = wait_until("one of them to have no name", 60, failed, 0.1)
+    first = 1 - last
+    assert f"is the result of {dirs[first]}/dump_0007" in mark(mounts[last], f"{dirs[last]}/dump_0007")
+    wait_until("the dump that has a result to be gone", 30, lambda: not os.path.exists(mounts[first].at(dirs[first], "dump_0007")), 0.1)
+    d.check(mounts[0].at("h5/dump_0007.h5"), 7, first)
+    assert sorted(os.listdir(mounts[0].at(dirs[last], "dump_0007"))) == [f"rank_{rank}.raw" for rank in range(d.ranks)]
+    assert temporaries(mounts[0].path) == []
+
+
 def test_results_are_no_dumps_and_take_the_place_of_none(new_store, tmp_path):
     """HDF5 made anew from HDF5: a pattern that names its own results, and results that would have the names of dumps."""
     import h5py

@@ -77,7 +77,7 @@ $(O)/tests/unit/test_bnf_fetch $(O)/tests/unit/test_bnf_stage: | $(O)/bin/fp-dra
 
 # A coordinator that is out of memory; one in a store with attributes of the test's.
 $(O)/tests/unit/test_cv_watch: ALL_LDFLAGS += -Wl,--wrap=strdup
-CW_WRAP := clock_gettime poll getxattr setxattr opendir readdir64 stat64 lstat64
+CW_WRAP := clock_gettime poll getxattr setxattr removexattr opendir readdir64 stat64 lstat64
 $(O)/tests/unit/test_cv_watch_loop: ALL_LDFLAGS += $(CW_WRAP:%=-Wl,--wrap=%)
 $(O)/tests/unit/test_cv_watch_store: ALL_LDFLAGS += -Wl,--wrap=getxattr
 $(O)/tests/unit/test_cv_watch_breath: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=poll

@@ -105,6 +105,23 @@ static void test_declare_comes_from_the_command_line_in_order(void **state)
     assert_int_equal(opt.aux_region_bytes, 64u << 20);
 }
 
+static void test_declare_convert_goes_with_locks_of_the_store_alone(void **state)
+{
+    const char *texts[] = { "dedup hash=sha1", "convert pattern=run/*" };
+    struct cl_options opt = { .locks = CL_LOCKS_STORE, .auxapps = { .count = 2, .items = texts } };
+
+    (void)state;
+    assert_null(cl_options_contradiction(&opt));
+    opt.locks = CL_LOCKS_LOCAL;
+    assert_non_null(strstr(cl_options_contradiction(&opt), "--locks=local"));
+    texts[1] = "/opt/apps/convert.so pattern=run/*";
+    assert_non_null(cl_options_contradiction(&opt));
+    texts[1] = "/opt/apps/converted.so pattern=run/*";
+    assert_null(cl_options_contradiction(&opt));
+    opt.auxapps.count = 1;
+    assert_null(cl_options_contradiction(&opt));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -113,6 +130,7 @@ int main(void)
         cmocka_unit_test(test_declare_names_what_is_wrong),
         cmocka_unit_test(test_declare_wants_different_names),
         cmocka_unit_test(test_declare_comes_from_the_command_line_in_order),
+        cmocka_unit_test(test_declare_convert_goes_with_locks_of_the_store_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

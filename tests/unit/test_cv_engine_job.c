@@ -32,13 +32,18 @@ static int fails(struct cv_fail *why)
     return ++sink.calls == sink.fail_at ? cv_fail(why, -ENOSPC, sink.temporary, NULL, CV_NO_OFFSET, "call %u of the sink was to fail", sink.calls) : 0;
 }
 
-static void put_file(void)
+static void put_file_at(const char *at)
 {
-    FILE *f = fopen(sink.temporary, "w");
+    FILE *f = fopen(at, "w");
 
     assert_non_null(f);
     fputs("result", f);
     fclose(f);
+}
+
+static void put_file(void)
+{
+    put_file_at(sink.temporary);
 }
 
 static void sink_forget(void)
@@ -362,6 +367,87 @@ static void test_job_takes_back_the_xdmf_file_of_a_result_without_a_name(void **
     fake_free(f);
 }
 
+/* Whatever is named wrong: nothing is done, and nothing changes. */
+static void refused(const struct cv_job *j, const char *text)
+{
+    struct cv_fail why = {0};
+    unsigned before = names();
+
+    sink.calls = 0;
+    assert_true(cv_job_run(j, &why) < 0);
+    assert_non_null(strstr(why.text, text));
+    assert_int_equal(sink.calls, 0);
+    assert_int_equal(names(), before);
+}
+
+static void test_job_writes_no_xdmf_file_over_what_it_reads(void **state)
+{
+    struct fake *f = fake_new(60, &(struct fake_options){.datasets = 1, .rank = 1});
+    struct cv_job j = job_of(f, &chunked);
+    const char *input = f->inputs[0].path;
+    (void)state;
+
+    j.xdmf = j.replace = true;
+    put_file_at(xmf);
+    f->inputs[0].path = xmf;
+    refused(&j, "what is to be read");
+    f->inputs[0].path = input;
+    j.in.schema = xmf;
+    refused(&j, "what is to be read");
+    j.in.schema = NULL;
+    j.lists[1] = xmf;
+    refused(&j, "what is to be read");
+    j.lists[1] = NULL;
+    assert_int_equal(unlink(xmf), 0);
+    fake_free(f);
+}
+
+static void test_job_leaves_no_xdmf_file_of_a_result_that_replaces_nothing(void **state)
+{
+    struct fake *f = fake_new(60, &(struct fake_options){.datasets = 1, .rank = 1});
+    struct cv_job j = job_of(f, &chunked);
+    (void)state;
+
+    j.xdmf = j.replace = true;
+    assert_int_equal(mkdir(path, 0777), 0);
+    refused(&j, "it is no file");
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(symlink("elsewhere", path), 0);
+    refused(&j, "it is no file");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("elsewhere", xmf), 0);
+    refused(&j, "it is no file");
+    assert_int_equal(unlink(xmf), 0);
+    fake_free(f);
+}
+
+/* The result of another dump has got the name meanwhile; and an XDMF file of another one stays. */
+static void test_job_takes_no_xdmf_file_of_another_dump(void **state)
+{
+    struct fake *f = fake_new(60, &(struct fake_options){.datasets = 1, .rank = 1});
+    struct cv_job j = job_of(f, &chunked);
+    struct cv_fail why = {0};
+    (void)state;
+
+    j.replace = true;
+    j.of = "1 run_a/dump_7";
+    assert_int_equal(cv_job_run(&j, &why), 0);
+    j.xdmf = true;
+    j.of = "1 run_b/dump_7";
+    told_done = 0;
+    assert_int_equal(cv_job_run(&j, &why), -EEXIST);
+    assert_int_equal(names(), 1);
+    assert_int_equal(unlink(path), 0);
+    put_file_at(xmf);
+    why = (struct cv_fail){0};
+    told_done = 0;
+    assert_int_equal(cv_job_run(&j, &why), -EEXIST);
+    assert_string_equal(why.file, xmf);
+    assert_int_equal(names(), 1);
+    assert_int_equal(unlink(xmf), 0);
+    fake_free(f);
+}
+
 static void test_job_says_of_what_the_result_was_converted(void **state)
 {
     struct fake *f = fake_new(60, &(struct fake_options){.datasets = 1, .rank = 1});
@@ -391,6 +477,55 @@ static unsigned boxes_that_have(const struct cv_attr *boxes, const uint64_t *at)
 }
 
 /* Two of three inputs: their elements, and boxes that say which. */
+static int name_it(struct fake *f, const char *of, struct cv_fail *why)
+{
+    struct cv_job j = job_of(f, &chunked);
+
+    j.of = of;
+    j.replace = true;
+    *why = (struct cv_fail){0};
+    return cv_job_run(&j, why);
+}
+
+/* Two dumps whose results have one name, converted at the same time, each by who has seen that it is free: the second is not to take the place of the first, of which the dump may be gone. */
+static void test_job_replaces_what_is_of_the_same_source_alone(void **state)
+{
+    struct fake *f = fake_new(60, &(struct fake_options){.datasets = 1, .rank = 1});
+    struct cv_fail why;
+    struct stat before, after;
+    int lock;
+    (void)state;
+
+    assert_int_equal(name_it(f, "1 run_a/dump_7", &why), 0);
+    assert_int_equal(stat(path, &before), 0);
+    if (getxattr(path, CV_OF, NULL, 0) < 0 && errno == ENOTSUP) { /* a file system without attributes */
+        assert_int_equal(unlink(path), 0);
+        fake_free(f);
+        skip();
+    }
+    assert_int_equal(name_it(f, "2 run_b/dump_7", &why), -EEXIST);
+    assert_non_null(strstr(why.text, "the result of run_a/dump_7"));
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_equal(after.st_ino, before.st_ino);
+    assert_int_equal(names(), 1);
+    assert_int_equal(name_it(f, "3 run_a/dump_7", &why), 0);
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_not_equal(after.st_ino, before.st_ino);
+    assert_int_equal(names(), 1);
+    lock = cv_result_lock(path, false);
+    assert_true(lock >= 0);
+    assert_int_equal(cv_result_lock(path, false), -EWOULDBLOCK);
+    assert_int_equal(names(), 2);
+    cv_result_unlock(path, lock);
+    assert_int_equal(names(), 1);
+    assert_int_equal(unlink(path), 0);
+    put_file_at(path); /* somebody's own */
+    assert_int_equal(name_it(f, "4 run_a/dump_7", &why), -EEXIST);
+    assert_non_null(strstr(why.text, "no result of this dump"));
+    assert_int_equal(unlink(path), 0);
+    fake_free(f);
+}
+
 static void test_job_of_some_inputs_says_which_boxes_it_has(void **state)
 {
     static const char *const only[] = {"in-a", "in-c"};
@@ -548,7 +683,11 @@ int main(void)
         cmocka_unit_test(test_job_leaves_nothing_at_faults_of_its_own),
         cmocka_unit_test(test_job_replaces_nothing_unless_told),
         cmocka_unit_test(test_job_takes_back_the_xdmf_file_of_a_result_without_a_name),
+        cmocka_unit_test(test_job_writes_no_xdmf_file_over_what_it_reads),
+        cmocka_unit_test(test_job_leaves_no_xdmf_file_of_a_result_that_replaces_nothing),
+        cmocka_unit_test(test_job_takes_no_xdmf_file_of_another_dump),
         cmocka_unit_test(test_job_says_of_what_the_result_was_converted),
+        cmocka_unit_test(test_job_replaces_what_is_of_the_same_source_alone),
         cmocka_unit_test(test_job_of_some_inputs_says_which_boxes_it_has),
         cmocka_unit_test(test_job_takes_a_shape_of_chunks_for_arrays_of_its_dimensions),
         cmocka_unit_test(test_job_cuts_chunks_to_the_memory_and_says_so),

@@ -343,6 +343,40 @@ static void test_a_stamp_tells_files_that_were_changed_added_or_removed(void **s
     assert_int_equal(cw_group_stamp(g), two);
 }
 
+static struct cw_group *ranks(const char *key, int from, int to)
+{
+    struct cw_group *g = NULL;
+    char path[64];
+
+    for (int i = from; i < to; i++) {
+        snprintf(path, sizeof path, "run/dump_1/rank_%d", i);
+        g = cw_groups_add(&all, key, path, "a", 1);
+        assert_non_null(g);
+    }
+    return g;
+}
+
+static void test_a_sample_tells_whether_the_files_that_there_were_are_there(void **state)
+{
+    char sample[CW_SAMPLE_BYTES];
+    (void)state;
+
+    cw_group_sample(ranks("a", 0, 4), sample);
+    assert_int_equal(strlen(sample), 4 * 8);
+    assert_true(cw_group_has_sample(cw_groups_find(&all, "a"), sample));
+    assert_true(cw_group_has_sample(ranks("b", 0, 9), sample));
+    assert_false(cw_group_has_sample(ranks("c", 1, 9), sample));
+    assert_false(cw_group_has_sample(ranks("d", 3, 4), sample));
+    assert_false(cw_group_has_sample(ranks("e", 4, 8), sample));
+    cw_group_sample(ranks("f", 0, 5000), sample);
+    assert_int_equal(strlen(sample), CW_SAMPLE_BYTES - 1);
+    assert_true(cw_group_has_sample(cw_groups_find(&all, "f"), sample));
+    assert_true(cw_group_has_sample(ranks("g", 0, 5001), sample));
+    assert_false(cw_group_has_sample(ranks("h", 2500, 7500), sample));
+    assert_false(cw_group_has_sample(cw_groups_find(&all, "a"), sample));
+    assert_true(cw_group_has_sample(cw_groups_find(&all, "a"), ""));
+}
+
 static void test_groups_are_found_by_their_keys_whichever_were_dropped(void **state)
 {
     char key[32];
@@ -542,6 +576,7 @@ int main(void)
         T(bad_data_is_not_tried_again),
         T(what_is_written_while_it_is_converted_is_converted_again),
         T(a_stamp_tells_files_that_were_changed_added_or_removed),
+        T(a_sample_tells_whether_the_files_that_there_were_are_there),
         T(groups_are_found_by_their_keys_whichever_were_dropped),
         T(no_group_is_made_for_a_file_that_finds_no_room),
         T(files_are_lists_and_no_words),

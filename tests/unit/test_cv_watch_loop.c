@@ -19,6 +19,7 @@ ssize_t __wrap_getxattr(const char *path, const char *name, void *value, size_t 
 int __wrap_setxattr(const char *path, const char *name, const void *value, size_t size, int flags);
 int __wrap_clock_gettime(clockid_t id, struct timespec *t);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
+int __wrap_removexattr(const char *path, const char *name);
 DIR *__real_opendir(const char *path);
 DIR *__wrap_opendir(const char *path);
 struct dirent *__real_readdir64(DIR *dir);
@@ -35,9 +36,12 @@ static const char *set;       /* what user.fp.set says of all that is in a direc
 static unsigned asked, go_at; /* how often it was; with which time the file goes */
 static enum call { NONE, GETXATTR, OPENDIR, READDIR, STAT, LSTAT } failing; /* with this errno */
 static int failure;
+static const char *failing_at; /* of what has a path that ends so; NULL: of all */
+static const char *failing_name; /* of this attribute; NULL: of all */
 static bool owned;            /* another node says that it has closed all files */
-static char mark_text[64], mark_of[32]; /* of all that is there; "": none */
+static char mark_text[64], mark_of[CV_OF_MAX]; /* of all that is there; "": none */
 static unsigned marked;       /* how often it was */
+static unsigned unmarked;     /* how often a file was */
 static unsigned opened;       /* how often a directory was */
 static uint64_t paused_ms;    /* in which nothing was asked */
 static uint64_t clock_ms, cost_ms; /* of an attribute that is asked for */
@@ -142,7 +146,7 @@ ssize_t __wrap_getxattr(const char *path, const char *name, void *value, size_t 
     const char *text;
 
     clock_ms += cost_ms;
-    if (fails(GETXATTR))
+    if ((!failing_name || strcmp(name, failing_name) == 0) && (!failing_at || (strlen(path) > strlen(failing_at) && strcmp(path + strlen(path) - strlen(failing_at), failing_at) == 0)) && fails(GETXATTR))
         return -1;
     text = value_of(path, name);
     if (!text) {
@@ -161,6 +165,12 @@ int __wrap_setxattr(const char *path, const char *name, const void *value, size_
     return 0;
 }
 
+int __wrap_removexattr(const char *path, const char *name)
+{
+    unmarked += strstr(path, "/rank_") && strcmp(name, CW_MARK) == 0;
+    return 0;
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -169,9 +179,10 @@ static int setup(void **state)
     set = "open run/dump_# 1";
     owned = true;
     mark_text[0] = mark_of[0] = '\0';
-    marked = opened = 0;
+    marked = unmarked = opened = 0;
     asked = go_at = 0;
     failing = NONE;
+    failing_at = failing_name = NULL;
     failure = EIO;
     clock_ms = 1000000;
     paused_ms = 0;
@@ -396,6 +407,97 @@ static void test_what_another_node_has_left_is_marked_again(void **state)
     assert_int_equal(marked, 1);
 }
 
+/* They came when nobody knew yet that they are of one, and each by itself could not be converted. */
+static void test_marks_of_files_go_when_their_set_is_converted(void **state)
+{
+    static char result[] = "run/dump_1.h5";
+    struct cw_worker worker = {.result = result, .action.what = CW_CONVERT};
+    (void)state;
+
+    put(RANK);
+    put("run/dump_1/rank_1");
+    set = NULL;
+    cw_look_at_all(&w);
+    assert_int_equal(w.groups.count, 2);
+    for (size_t i = 0; i < 2; i++)
+        w.groups.items[i].phase = CW_FAILED;
+    set = "complete run/dump_# 1";
+    cw_look_at_all(&w);
+    assert_int_equal(w.groups.count, 3);
+    cw_groups_find(&w.groups, "run/dump_# 1")->phase = CW_DONE;
+    done(&w, cw_groups_find(&w.groups, "run/dump_# 1"), &worker);
+    assert_int_equal(unmarked, 2);
+    assert_int_equal(marked, 1); /* the directory */
+    assert_int_equal(w.groups.count, 1);
+    assert_int_equal(w.groups.items[0].phase, CW_DONE);
+}
+
+/* As a mount with another schema, or into another directory, may do it. */
+static void test_what_has_failed_elsewhere_is_tried_here_if_it_is_declared_otherwise(void **state)
+{
+    static const struct cw_options elsewhere = {.mount = top, .node = "me", .pattern = "run/dump_*/rank_*", .into = "h5", .ending = ".h5", .workers = 1};
+    struct cw_group *g = put_marked("failed why");
+    char stamp[CW_STAMP_BYTES];
+    (void)state;
+
+    strcpy(stamp, mark_of);
+    assert_true(another_has_failed(&w, g));
+    snprintf(mark_of, sizeof mark_of, "%s %016" PRIx64, stamp, declared(&elsewhere));
+    assert_false(another_has_failed(&w, g));
+    w.o = &elsewhere;
+    assert_true(another_has_failed(&w, g));
+    mark_of[0] ^= 1; /* of other files */
+    assert_false(another_has_failed(&w, g));
+}
+
+/* It waited by itself; then it is known which set it is of. All files are looked at once for that, not for ever. */
+static void test_a_file_that_has_become_one_of_a_set_waits_with_that_alone(void **state)
+{
+    (void)state;
+    put(RANK);
+    set = NULL;
+    cw_look_at_all(&w);
+    assert_non_null(cw_groups_find(&w.groups, "/" RANK));
+    set = "open run/dump_# 1";
+    attend_now();
+    assert_int_equal(w.groups.count, 0);
+    assert_int_equal(w.groups.nfiles, 0);
+    assert_true(w.look);
+    cw_look_at_all(&w);
+    attend_now();
+    attend_now();
+    assert_false(w.look);
+    assert_int_equal(w.groups.count, 1);
+    assert_non_null(cw_groups_find(&w.groups, "run/dump_# 1"));
+}
+
+/* Which directory is the set can't be told: it is not taken for none, which marks would go past, and results lie elsewhere by. */
+static void test_a_set_whose_directory_can_not_be_told_now_waits(void **state)
+{
+    static char result[] = "run/dump_1.h5";
+    struct cw_worker worker = {.result = result, .action.what = CW_CONVERT};
+    struct cw_group *g = put_marked("waiting me");
+    (void)state;
+
+    failing = GETXATTR;
+    failing_at = "/run/dump_1"; /* of the files it can */
+    attend_now();
+    assert_int_equal(g->phase, CW_WAITING);
+    assert_true(g->next_ms >= clock_ms + CW_LOOK_MS);
+    assert_true(cw_mark(&w.store, g, "waiting me") < 0);
+    assert_false(g->told);
+    g->phase = CW_DONE;
+    done(&w, g, &worker);
+    assert_int_equal(g->phase, CW_WAITING);
+    failed(&w, g, "of nothing");
+    assert_int_equal(g->phase, CW_WAITING);
+    assert_int_equal(marked, 0);
+    failing = NONE;
+    failed(&w, g, "of nothing");
+    assert_int_equal(g->phase, CW_FAILED);
+    assert_int_equal(marked, 1);
+}
+
 /* It is said of each, since we have set its attribute: thousands of files would be looked at after each of thousands of conversions. */
 static void test_a_result_that_is_complete_is_no_reason_to_look(void **state)
 {
@@ -424,6 +526,130 @@ static void test_a_directory_is_swept_once_unless_something_may_be_left(void **s
     sweep(&w, g, "run/dump_1.h5");
     sweep(&w, g, "run/dump_1.h5");
     assert_int_equal(opened, 4);
+}
+
+static const struct cw_options no_dumps = {.mount = top, .node = "me", .pattern = "run/dump_*/rank_*", .ending = ".h5", .workers = 1, .keep_none = true};
+
+static void put_bytes(const char *path)
+{
+    char name[PATH_MAX];
+    FILE *f;
+
+    put(path);
+    path_of(path, name);
+    f = fopen(name, "w");
+    assert_non_null(f);
+    fputs("bytes", f);
+    fclose(f);
+}
+
+static bool is_there(const char *path)
+{
+    char name[PATH_MAX];
+
+    path_of(path, name);
+    return access(name, F_OK) == 0;
+}
+
+static struct cw_group *looked_at(void)
+{
+    cw_look_at_all(&w);
+    return cw_groups_find(&w.groups, "run/dump_# 1");
+}
+
+static int is_taken(const struct cw_options *o)
+{
+    char why[CW_MARK_MAX];
+
+    return cw_result_is_taken(&w.store, o, cw_groups_find(&w.groups, "run/dump_# 1"), "run/dump_1", "run/dump_1.h5", why, sizeof why);
+}
+
+/* Its dump was complete without it, and is in the result alone. */
+static void test_a_rank_that_is_late_replaces_no_result_of_files_that_were_removed(void **state)
+{
+    static const char *const ranks[] = {RANK, "run/dump_1/rank_1", "run/dump_1/rank_2"};
+    (void)state;
+
+    for (size_t i = 0; i < 3; i++)
+        put(ranks[i]);
+    put_bytes("run/dump_1.h5");
+    cw_result_of(looked_at(), 7, "run/dump_1", mark_of);
+    assert_false(is_taken(&no_dumps)); /* the same dump, written anew */
+    for (size_t i = 0; i < 3; i++)
+        go(ranks[i]);
+    cw_groups_drop(&w.groups, &w.groups.items[0]);
+    for (int i = 3; i < 7; i++) { /* more than there were */
+        char late[32];
+
+        snprintf(late, sizeof late, "run/dump_1/rank_%d", i);
+        put(late);
+        (void)looked_at();
+        assert_true(is_taken(&no_dumps));
+        assert_false(is_taken(&options)); /* who removed the dump knew it */
+    }
+    for (size_t i = 0; i < 3; i++)
+        put(ranks[i]);
+    (void)looked_at();
+    assert_false(is_taken(&no_dumps));
+}
+
+/* A result that can't be asked whose it is, is nobody else's for that; a file that can't be asked whether it is a result, is looked at again. */
+static void test_what_can_not_be_told_of_a_result_now_is_asked_again(void **state)
+{
+    (void)state;
+    put(RANK);
+    put("run/dump_1.h5");
+    (void)looked_at();
+    failing = GETXATTR;
+    failing_name = CW_OF;
+    assert_int_equal(is_taken(&options), -EIO);
+    failing = NONE;
+    assert_int_equal(is_taken(&options), 1); /* nothing says what it is of */
+    failing = STAT;
+    assert_int_equal(is_taken(&options), -EIO);
+    cw_groups_drop(&w.groups, &w.groups.items[0]);
+    failing = GETXATTR;
+    failing_name = "user.fp.converted";
+    assert_null(looked_at());
+    assert_true(w.look);
+    w.look = w.owed = false;
+    w.there = true;
+    hear(&w, "file 7 " RANK);
+    assert_int_equal(w.groups.count, 0);
+    assert_true(w.look && w.owed);
+    failing = NONE;
+    assert_non_null(looked_at());
+    assert_false(w.look);
+}
+
+static void test_a_dump_of_which_a_file_came_meanwhile_is_not_removed(void **state)
+{
+    struct cw_group *g;
+    (void)state;
+
+    w.o = &no_dumps;
+    set = "complete run/dump_# 1";
+    put(RANK);
+    put_bytes("run/dump_1.h5");
+    g = looked_at();
+    g->phase = CW_DONE;
+    g->stamp = cw_group_stamp(g);
+    cw_result_of(g, g->stamp, "run/dump_1", mark_of);
+    put("run/dump_1/rank_1"); /* by another node */
+    remove_dump(&w, g, "run/dump_1.h5");
+    assert_true(is_there(RANK) && is_there("run/dump_1/rank_1"));
+    g = cw_groups_find(&w.groups, "run/dump_# 1");
+    assert_int_equal(g->nfiles, 2);
+    assert_int_equal(g->phase, CW_WAITING);
+    g->phase = CW_DONE;
+    g->stamp = cw_group_stamp(g);
+    cw_result_of(g, g->stamp, "run/dump_1", mark_of);
+    failing = READDIR; /* whether there is one can't be told */
+    remove_dump(&w, g, "run/dump_1.h5");
+    assert_true(is_there(RANK) && is_there("run/dump_1/rank_1"));
+    failing = NONE;
+    remove_dump(&w, cw_groups_find(&w.groups, "run/dump_# 1"), "run/dump_1.h5");
+    assert_false(is_there(RANK) || is_there("run/dump_1/rank_1"));
 }
 
 #define MANY 400
@@ -545,6 +771,13 @@ int main(void)
         T(what_is_written_anew_with_the_time_that_it_had_is_marked),
         T(what_another_node_has_left_is_marked_again),
         T(a_result_that_is_complete_is_no_reason_to_look),
+        T(a_rank_that_is_late_replaces_no_result_of_files_that_were_removed),
+        T(what_can_not_be_told_of_a_result_now_is_asked_again),
+        T(marks_of_files_go_when_their_set_is_converted),
+        T(a_file_that_has_become_one_of_a_set_waits_with_that_alone),
+        T(what_has_failed_elsewhere_is_tried_here_if_it_is_declared_otherwise),
+        T(a_set_whose_directory_can_not_be_told_now_waits),
+        T(a_dump_of_which_a_file_came_meanwhile_is_not_removed),
         T(a_directory_is_swept_once_unless_something_may_be_left),
         T(a_dump_goes_at_any_time),
         T(a_group_without_files_is_forgotten),

@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "convert/engine/result.h"
+#include "convert/watch/results.h"
 #include "convert/watch/store.h"
 #include "fp/rmtree.h"
 
@@ -161,7 +163,7 @@ static int64_t time_of(const char *path)
     return mtime;
 }
 
-static void test_a_file_that_was_written_since_stays_with_those_behind_it(void **state)
+static void test_a_file_that_was_written_since_stays_with_those_before_it(void **state)
 {
     static const char *const files[] = {"run/dump_1/rank_0", "run/dump_1/rank_1", "run/dump_1/rank_2"};
     struct cw_groups all = {0};
@@ -174,11 +176,50 @@ static void test_a_file_that_was_written_since_stays_with_those_behind_it(void *
         assert_non_null(g);
     }
     assert_int_equal(cw_store_remove(&store, g, "run/dump_1"), -ESTALE);
-    assert_true(!is_there(files[0]) && is_there(files[1]) && is_there(files[2]));
+    assert_true(is_there(files[0]) && is_there(files[1]) && !is_there(files[2])); /* the lock is on the first */
     g->files[1].mtime_ns = time_of(files[1]);
     assert_int_equal(cw_store_remove(&store, g, "run/dump_1"), 0); /* what is gone already is no error */
-    assert_false(is_there(files[1]) || is_there(files[2]) || is_there("run/dump_1"));
+    assert_false(is_there(files[0]) || is_there(files[1]) || is_there("run/dump_1"));
     cw_groups_free(&all);
+}
+
+/* A solver may write an XDMF file of its own beside its dump. */
+static void test_an_xdmf_file_that_is_not_of_this_dump_is_in_the_way(void **state)
+{
+    static const struct cw_options with = {.ending = ".h5", .xdmf = true}, without = {.ending = ".h5"};
+    struct cw_groups all = {0};
+    struct cw_group *g = cw_groups_add(&all, "run/dump_# 1", "run/dump_1/rank_0", "n0", 1);
+    char why[512] = "";
+    (void)state;
+
+    put("run/dump_1.xmf");
+    assert_false(cw_result_is_taken(&store, &without, g, "run/dump_1", "run/dump_1.h5", why, sizeof why));
+    assert_false(cw_result_is_taken(&store, &with, g, "run/dump_1", "run/dump_1.h5", why, sizeof why)); /* its own, of an earlier result */
+    assert_true(cw_result_is_taken(&store, &with, g, "again/dump_1", "run/dump_1.h5", why, sizeof why));
+    assert_non_null(strstr(why, "run/dump_1.xmf is there already, and is the result of run/dump_1"));
+    put("run/dump_1.own.xmf");
+    assert_true(cw_result_is_taken(&store, &with, g, "run/dump_1", "run/dump_1.own.h5", why, sizeof why));
+    assert_non_null(strstr(why, "no result of this dump"));
+    cw_groups_free(&all);
+}
+
+/* Before the first part of a new one is made. */
+static void test_a_result_is_removed_by_who_makes_it_of_the_same_dump(void **state)
+{
+    char name[PATH_MAX];
+    int lock;
+    (void)state;
+
+    put("run/dump_1.h5");
+    snprintf(name, sizeof name, "%s/run/dump_1.h5", top);
+    assert_int_equal(cw_result_remove(&store, "run/dump_1.h5", "0 again/dump_1"), -EEXIST);
+    lock = cv_result_lock(name, false); /* somebody is about to replace it */
+    assert_true(lock >= 0);
+    assert_int_equal(cw_result_remove(&store, "run/dump_1.h5", "0 run/dump_1"), -EWOULDBLOCK);
+    assert_true(is_there("run/dump_1.h5"));
+    cv_result_unlock(name, lock);
+    assert_int_equal(cw_result_remove(&store, "run/dump_1.h5", "0 run/dump_1"), 0);
+    assert_false(is_there("run/dump_1.h5") || is_there("run/.fp-convert-lock"));
 }
 
 int main(void)
@@ -188,7 +229,9 @@ int main(void)
         T(files_of_one_set_are_looked_for_in_its_directory),
         T(parts_of_nodes_that_have_written_nothing_are_removed),
         T(all_parts_of_a_result_that_is_whole_are_removed_and_nobody_elses),
-        T(a_file_that_was_written_since_stays_with_those_behind_it),
+        T(a_file_that_was_written_since_stays_with_those_before_it),
+        T(an_xdmf_file_that_is_not_of_this_dump_is_in_the_way),
+        T(a_result_is_removed_by_who_makes_it_of_the_same_dump),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
