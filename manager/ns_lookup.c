@@ -79,11 +79,11 @@ MGR_HANDLER(release)
             mgr_unhold(c, rq->sess, m->ino[i], false);
     for (size_t i = 0; i < m->n_torn_ino && rq->sess; i++)
         if (mgr_map_get(&rq->sess->writes, m->torn_ino[i])) {
-            int rc = mgr_epoch_hurt(c, rq->sess, m->torn_ino[i]);
+            int rc = mgr_sets_hurt(c, m->torn_ino[i]);
 
+            rc = rc ? rc : mgr_epoch_hurt(c, rq->sess, m->torn_ino[i]);
             if (rc)
                 return rc;
-            mgr_sets_hurt(c, m->torn_ino[i]);
         }
     for (size_t i = 0; i < m->n_write_ino; i++)
         if (m->write_ino[i])
