@@ -47,6 +47,7 @@ struct cl_request {
     bool told_late;   /* … but its caller knows that the time is over */
     bool answered;    /* once sent, never given up for time */
     bool refused;     /* with FP_ERECALL, at least once */
+    bool said;        /* by cl_mgr_say: told_late, too */
     struct cl_names_mark mark;
     cl_mgr_cb cb;
     bool (*interrupted)(void *arg);
@@ -124,6 +125,7 @@ struct cl_core {
     atomic_uint wait_limit_ms; /* 0: none; see cl_mgr_limit_wait */
     bool data_runs;            /* between cl_core_data_started and _stopping */
     struct cl_calls calls;
+    struct cl_item *untaken; /* of cl_mgr_say: the manager could not take them over this connection */
     uint32_t session_timeout_ms; /* of the manager: from its last hello */
     bool was_refused; /* the request whose callback runs */
     struct cl_early early;
@@ -169,6 +171,7 @@ void cl_requests_pump(struct cl_core *c); /* send what can be sent */
 void cl_requests_again(struct cl_core *c); /* … and what was refused */
 void cl_requests_up(struct cl_core *c, uint32_t nslots, bool new_session);
 void cl_requests_down(struct cl_core *c);
+void cl_requests_fini(struct cl_core *c); /* nothing runs any more: what nobody waits for */
 void cl_requests_tick(struct cl_core *c, uint64_t now_ms);
 void cl_requests_release_later(void *core); /* arms the timer; posted */
 void cl_requests_release_now(struct cl_core *c);

@@ -266,6 +266,99 @@ static void test_a_change_that_is_refused_late_is_not_asked_again(void **state)
     assert_int_equal(core.calls.count, 0);
 }
 
+static void lost(uint64_t ino)
+{
+    Fp__Closed c = FP__CLOSED__INIT;
+
+    c.ino = ino;
+    c.lost = true;
+    cl_mgr_say(&mount_, FP__MSG_TYPE__MSG_CLOSED, &c.base);
+}
+
+static void manager_refuses(unsigned i, int status)
+{
+    struct fp_rpc_in in = {0};
+
+    assert_true(i < nsent);
+    sent[i].cb(sent[i].arg, status, &in);
+}
+
+/* The manager is killed before it has heard of it, or has stored it. */
+static void test_what_is_said_is_said_to_the_next_manager(void **state)
+{
+    (void)state;
+    lost(5);
+    assert_int_equal(nsent, 1); /* at once */
+    connection_down();
+    time_is_over();
+    connection_up(false);
+    assert_int_equal(nsent, 1);
+    time_is_over();
+    connection_down();
+    connection_up(true); /* which knows nothing of the session, too */
+    assert_int_equal(nsent, 1);
+    manager_answers(0);
+    assert_int_equal(core.calls.count, 0);
+    connection_down();
+    connection_up(false);
+    assert_int_equal(nsent, 0);
+}
+
+static void test_what_is_said_to_nobody_is_said_to_who_comes(void **state)
+{
+    (void)state;
+    connection_down();
+    lost(5);
+    lost(6);
+    time_is_over();
+    connection_up(false);
+    assert_int_equal(nsent, 2);
+    manager_answers(0);
+    manager_answers(1);
+    assert_int_equal(core.calls.count, 0);
+}
+
+/* Its disk is full. It is not asked again and again, and whoever comes after it is told. */
+static void test_what_is_said_and_not_taken_is_said_after_the_next_hello(void **state)
+{
+    (void)state;
+    lost(5);
+    lost(6);
+    manager_refuses(0, -ENOSPC);
+    manager_answers(1);
+    assert_int_equal(core.calls.count, 0);
+    time_is_over();
+    assert_int_equal(nsent, 2);
+    connection_down();
+    connection_up(false);
+    assert_int_equal(nsent, 1);
+    manager_refuses(0, FP_ESESSION);
+    connection_down();
+    connection_up(true);
+    assert_int_equal(nsent, 1);
+    manager_answers(0);
+    assert_int_equal(core.calls.count, 0);
+    connection_down();
+    connection_up(false);
+    assert_int_equal(nsent, 0);
+}
+
+/* With the mount it ends. */
+static void test_what_is_said_and_not_heard_ends_with_the_mount(void **state)
+{
+    (void)state;
+    lost(5);
+    lost(6);
+    lost(7);
+    manager_refuses(1, -ENOSPC);
+    connection_down();
+    lost(8);
+    core.stopping = true;
+    lost(9);
+    cl_requests_fini(&core);
+    assert_null(core.untaken);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup(name, setup)
@@ -279,6 +372,10 @@ int main(void)
         T(test_a_change_that_was_sent_is_told_late_and_then_answered),
         T(test_a_change_that_was_never_sent_is_not_sent_late),
         T(test_a_change_that_is_refused_late_is_not_asked_again),
+        T(test_what_is_said_is_said_to_the_next_manager),
+        T(test_what_is_said_to_nobody_is_said_to_who_comes),
+        T(test_what_is_said_and_not_taken_is_said_after_the_next_hello),
+        T(test_what_is_said_and_not_heard_ends_with_the_mount),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
