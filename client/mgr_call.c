@@ -46,8 +46,6 @@
 #define REQUESTS_MAX     100000u
 #define INTERRUPT_MS     300u /* an answer that comes within this time is worth waiting for */
 #define RELEASE_DELAY_MS 5u
-/* Requests have deadlines of their own; a connection that is dead is closed by its pings. */
-#define RPC_TIMEOUT_MS   (24u * 3600u * 1000u)
 
 static struct cl_request *request_of(struct cl_call *call)
 {
@@ -200,7 +198,10 @@ static void send_releases(struct cl_core *c, const struct cl_released *list, siz
         for (size_t i = 0; i < n; i++)
             if (list[i].wrote)
                 r.wrote_ino[r.n_wrote_ino++] = list[i].ino;
-        (void)fp_rpc_send(c->conn, FP__MSG_TYPE__MSG_RELEASE, &r.base);
+        if (r.n_torn_ino)
+            cl_torn_release(c, &r);
+        else
+            (void)fp_rpc_send(c->conn, FP__MSG_TYPE__MSG_RELEASE, &r.base);
     }
     free(numbers);
 }
@@ -306,7 +307,7 @@ static int send_one(struct cl_core *c, struct cl_request *q)
     raw_init(&raw, q);
     struct fp_rpc_req req = {.type = (uint16_t)q->type,
                              .msg = &raw.empty.base,
-                             .timeout_ms = RPC_TIMEOUT_MS,
+                             .timeout_ms = CL_RPC_TIMEOUT_MS,
                              .cb = on_reply,
                              .arg = q};
     return fp_rpc_call(c->conn, &req, NULL);
@@ -521,6 +522,7 @@ static void free_list(struct cl_call_list *l)
 
 void cl_requests_fini(struct cl_core *c)
 {
+    cl_torn_fini(c);
     free_list(&c->calls.resend);
     free_list(&c->calls.plain);
     while (c->untaken) {

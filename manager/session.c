@@ -625,7 +625,8 @@ int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h
     c->stirred = c->table_owed = true;
     s->seen_ms = c->now.ms;
     set_expired(c, s, false);
-    if (h->open_known)
+    rc = mgr_torn_told(c, s, h->torn_ino, h->n_torn_ino);
+    if (!rc && h->open_known)
         rc = take_opens(c, s, h, r);
     if (!rc && h->open_known)
         mgr_leases_hello(c, s, h);

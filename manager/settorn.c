@@ -15,7 +15,9 @@
  */
 #include <errno.h>
 
+#include "fp/err.h"
 #include "manager/sets_int.h"
+#include "manager/version.h"
 
 _Static_assert(MGR_TORN_MARKS == 1568u, "stmt_sets.h and the index inode_torn of schema.sql have it as a number");
 
@@ -31,6 +33,22 @@ int mgr_sets_hurt(struct mgr_core *c, uint64_t ino)
         set->died = true;
     mgr_idmap_del(&c->sets->anew, ino);
     return mgr_lost_torn(c, ino, MGR_TORN_FILE);
+}
+
+/* A release that was heard has marked it, and so has the end of the session, if that has expired since. A manager that was started anew can't tell. */
+int mgr_torn_told(struct mgr_core *c, const struct mgr_session *s, const uint64_t *ino, size_t n)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < n && !rc; i++) {
+        if (!ino[i] || (!mgr_map_get(&s->writes, ino[i]) && s->settled_ms != UINT64_MAX))
+            continue;
+        rc = mgr_is_overtaken(c, s, ino[i]);
+        if (!rc)
+            rc = mgr_sets_hurt(c, ino[i]);
+        rc = rc == FP_EOVERTAKEN ? 0 : rc ? rc : mgr_epoch_hurt(c, s, ino[i]); /* overtaken: nothing of what it wrote is in the file any more */
+    }
+    return rc;
 }
 
 /* It has never said what it had open. */

@@ -433,6 +433,62 @@ static void test_a_mark_that_is_not_stored_keeps_nobody_from_reading(void **stat
     assert_int_equal(marked(MGR_TORN_FILE), 1);
 }
 
+/* ---------------------------------------------------------------- a manager that does not hear of a killed program */
+
+static void hello_after_a_kill(void)
+{
+    hello_torn = ino;
+    hello(&a, true, NULL, 0, NULL, 0);
+    hello_torn = 0;
+}
+
+static void test_a_program_that_was_killed_is_told_by_the_hello(void **state)
+{
+    (void)state;
+    make_member();
+    open_(&a, true, false);
+    commit(&a, (struct put){.size = 100});
+    fix_lost(&f, a.conn);
+    hello_after_a_kill();
+    seconds(40);
+    assert_int_equal(set_state(), MGR_SET_TORN);
+    assert_int_equal(marked(MGR_TORN_FILE), 1);
+    write_anew();
+    fix_lost(&f, a.conn);
+    hello_after_a_kill(); /* that was heard before */
+    seconds(40);
+    assert_int_equal(set_state(), MGR_SET_COMPLETE);
+}
+
+static void test_a_program_that_was_killed_is_told_to_a_new_manager(void **state)
+{
+    (void)state;
+    make_member();
+    fix_mk(&f, fix_lookup(&f, ROOT, "chk_0001"), "rank_1", REG);
+    open_(&a, true, false);
+    commit(&a, (struct put){.size = 100});
+    restart();
+    hello(&b, false, NULL, 0, NULL, 0);
+    hello_after_a_kill();
+    seconds(80); /* the fixture's own mount does not come back */
+    assert_int_equal(marked(MGR_TORN_FILE), 1);
+    assert_int_equal(set_state(), MGR_SET_TORN);
+}
+
+static void test_the_release_of_a_killed_program_is_answered_when_it_is_stored(void **state)
+{
+    Fp__Release m = FP__RELEASE__INIT;
+
+    (void)state;
+    open_(&a, true, false);
+    commit(&a, (struct put){.size = 100});
+    m.n_write_ino = m.n_torn_ino = 1;
+    m.write_ino = m.torn_ino = &ino;
+    fix_free(fix_call(&f, a.conn, FP__MSG_TYPE__MSG_RELEASE, &m, NULL));
+    assert_true(f.status == 0 && f.durable);
+    assert_int_equal(marked(MGR_TORN_FILE), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -457,6 +513,9 @@ int main(void)
         T(test_what_a_mount_leaves_half_outlives_a_group_that_fails),
         T(test_a_writer_that_nobody_knows_outlives_a_group_that_fails),
         T(test_a_mark_that_is_not_stored_keeps_nobody_from_reading),
+        T(test_a_program_that_was_killed_is_told_by_the_hello),
+        T(test_a_program_that_was_killed_is_told_to_a_new_manager),
+        T(test_the_release_of_a_killed_program_is_answered_when_it_is_stored),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
