@@ -242,10 +242,10 @@ static bool takes_place(const struct mgr_session *s, const struct mgr_session *n
     return was->machine && was->machine == is->machine;
 }
 
-/* It writes nothing any more, and has not closed it: sets of it are torn. */
+/* It writes nothing any more, and has not closed it: sets of it are torn. Of which these are one may have said nothing. */
 static int drop_writes(struct mgr_core *c, struct mgr_session *s)
 {
-    int rc = s->writes.used ? mgr_sets_died(c, s) : 0;
+    int rc = s->writes.used || s->settled_ms == UINT64_MAX ? mgr_sets_died(c, s) : 0;
 
     if (rc)
         return rc;

@@ -417,6 +417,33 @@ static void test_a_writer_that_nobody_knows_outlives_a_group_that_fails(void **s
     assert_int_equal(set_state(), MGR_SET_TORN);
 }
 
+/* The same, and another mount has come to its mountpoint, so that nobody waits for it any more. */
+static void test_a_writer_that_nobody_knows_is_replaced(void **state)
+{
+    Fp__Place place = FP__PLACE__INIT;
+    uint64_t own;
+
+    (void)state;
+    make_member();
+    open_(&a, true, false);
+    commit(&a, (struct put){.size = 100});
+    own = f.session;
+    restart();
+    hello(&b, false, NULL, 0, NULL, 0);
+    f.conn = fix_conn(&f);
+    fix_hello_client(&f, f.conn, own, NULL);
+    mgr_session_find(f.core, a.session)->place = (struct mgr_place){1, 2, 3};
+    place.machine = 1;
+    place.boot = 2;
+    place.mount_ns = 3;
+    hello_place = &place;
+    a = (struct peer){0};
+    hello(&a, true, NULL, 0, NULL, 0);
+    hello_place = NULL;
+    seconds(80);
+    assert_int_equal(set_state(), MGR_SET_TORN);
+}
+
 /* Who only looks is served meanwhile. */
 static void test_a_mark_that_is_not_stored_keeps_nobody_from_reading(void **state)
 {
@@ -512,6 +539,7 @@ int main(void)
         T(test_a_program_that_was_killed_outlives_a_group_that_fails),
         T(test_what_a_mount_leaves_half_outlives_a_group_that_fails),
         T(test_a_writer_that_nobody_knows_outlives_a_group_that_fails),
+        T(test_a_writer_that_nobody_knows_is_replaced),
         T(test_a_mark_that_is_not_stored_keeps_nobody_from_reading),
         T(test_a_program_that_was_killed_is_told_by_the_hello),
         T(test_a_program_that_was_killed_is_told_to_a_new_manager),
