@@ -354,6 +354,7 @@ void cl_core_stop(struct cl_mount *m)
     struct cl_core *c = m->core;
     cl_core_post(m, stop_on_loop, c);
     pthread_join(c->thread, NULL);
+    cl_requests_fini(c);
     int rc = uv_loop_close(&c->loop);
     if (rc < 0)
         FP_DEBUG("core loop: %s", fp_strerror(rc));

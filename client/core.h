@@ -104,5 +104,7 @@ void cl_mgr_release(struct cl_mount *m, struct cl_inode *inode, bool write, bool
 void cl_mgr_wrote(struct cl_mount *m, uint64_t ino);
 /* One-way message: dropped while there is no connection. */
 void cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg);
+/* The same of one without slot that is not to be lost: said again after each hello, until the manager has answered that it has taken it. It may hear it twice. Any thread; never blocks. */
+void cl_mgr_say(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg);
 
 #endif

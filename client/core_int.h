@@ -23,6 +23,7 @@
 #include "fp/rpc.h"
 
 #define CL_RELEASE_BATCH 65536u /* in one message */
+#define CL_RPC_TIMEOUT_MS  (24u * 3600u * 1000u) /* requests have deadlines of their own; a connection that is dead is closed by its pings */
 #define CL_SESSION_MORE_MS 6000u /* beyond a session's time-out: it begins when its connection is closed, up to 5 s after it hangs */
 
 /* Work for the core loop: the caller's memory until fn has been called. */
@@ -47,6 +48,7 @@ struct cl_request {
     bool told_late;   /* … but its caller knows that the time is over */
     bool answered;    /* once sent, never given up for time */
     bool refused;     /* with FP_ERECALL, at least once */
+    bool said;        /* by cl_mgr_say: told_late, too */
     struct cl_names_mark mark;
     cl_mgr_cb cb;
     bool (*interrupted)(void *arg);
@@ -124,6 +126,7 @@ struct cl_core {
     atomic_uint wait_limit_ms; /* 0: none; see cl_mgr_limit_wait */
     bool data_runs;            /* between cl_core_data_started and _stopping */
     struct cl_calls calls;
+    struct cl_item *untaken; /* of cl_mgr_say: the manager could not take them over this connection */
     uint32_t session_timeout_ms; /* of the manager: from its last hello */
     bool was_refused; /* the request whose callback runs */
     struct cl_early early;
@@ -135,6 +138,7 @@ struct cl_core {
     } *releases;                    /* release_lock */
     size_t nreleases, releases_cap; /* release_lock */
     bool release_armed;             /* release_lock: the timer runs or will */
+    struct cl_torn *torn;           /* torn.c */
 
     pthread_mutex_t start_lock;
     pthread_cond_t start_cond;
@@ -169,8 +173,16 @@ void cl_requests_pump(struct cl_core *c); /* send what can be sent */
 void cl_requests_again(struct cl_core *c); /* … and what was refused */
 void cl_requests_up(struct cl_core *c, uint32_t nslots, bool new_session);
 void cl_requests_down(struct cl_core *c);
+void cl_requests_fini(struct cl_core *c); /* nothing runs any more: what nobody waits for */
 void cl_requests_tick(struct cl_core *c, uint64_t now_ms);
 void cl_requests_release_later(void *core); /* arms the timer; posted */
 void cl_requests_release_now(struct cl_core *c);
+
+/* torn.c; core loop */
+void cl_torn_release(struct cl_core *c, const Fp__Release *r);                  /* sends it; it has torn_ino */
+void cl_torn_keep(struct cl_core *c, const struct cl_released *list, size_t n); /* of what was not sent, and is not going to be */
+int cl_torn_hello(struct cl_core *c, Fp__Hello *h);                             /* names all in it; the caller frees torn_ino */
+void cl_torn_heard(struct cl_core *c);                                          /* that hello was taken */
+void cl_torn_fini(struct cl_core *c);
 
 #endif

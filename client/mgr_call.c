@@ -23,6 +23,7 @@
  *                           the time that its session takes to end, if that is longer: who is dead is not to be an error
  *   session forgotten       with a slot and sent before: -EIO, since nobody knows whether it was executed;
  *                           else sent
+ *   cl_mgr_say              sent again after the next hello, whatever the answer was but that it was taken
  * In each case the callback comes exactly once. A request given up while it is under way stays in
  * the list, detached, until its answer comes or the connection breaks, because its slot must not be used for
  * another meanwhile. When such a late answer tells that an inode was opened, it is released.
@@ -45,8 +46,6 @@
 #define REQUESTS_MAX     100000u
 #define INTERRUPT_MS     300u /* an answer that comes within this time is worth waiting for */
 #define RELEASE_DELAY_MS 5u
-/* Requests have deadlines of their own; a connection that is dead is closed by its pings. */
-#define RPC_TIMEOUT_MS   (24u * 3600u * 1000u)
 
 static struct cl_request *request_of(struct cl_call *call)
 {
@@ -199,7 +198,10 @@ static void send_releases(struct cl_core *c, const struct cl_released *list, siz
         for (size_t i = 0; i < n; i++)
             if (list[i].wrote)
                 r.wrote_ino[r.n_wrote_ino++] = list[i].ino;
-        (void)fp_rpc_send(c->conn, FP__MSG_TYPE__MSG_RELEASE, &r.base);
+        if (r.n_torn_ino)
+            cl_torn_release(c, &r);
+        else
+            (void)fp_rpc_send(c->conn, FP__MSG_TYPE__MSG_RELEASE, &r.base);
     }
     free(numbers);
 }
@@ -251,6 +253,18 @@ static void give_up(struct cl_request *q, int status)
     q->cb(q->arg, status, NULL);
 }
 
+/* q is in no list. Not at once once more: who can't take it now may take it later, or is another one after the next hello. */
+static void not_sent(struct cl_core *c, struct cl_request *q, int status)
+{
+    if (q->said && !c->stopping) {
+        q->item.next = c->untaken;
+        c->untaken = &q->item;
+        return;
+    }
+    give_up(q, status);
+    free(q);
+}
+
 static void on_reply(void *arg, int status, const struct fp_rpc_in *in)
 {
     struct cl_request *q = arg;
@@ -270,13 +284,17 @@ static void on_reply(void *arg, int status, const struct fp_rpc_in *in)
     }
     cl_calls_done(&c->calls, &q->call);
     c->was_refused = q->refused;
-    if (detached)
-        late_answer(q, status, in);
-    else if (in)
-        answer(q, status, in);
-    else
-        give_up(q, status);
-    free(q);
+    if (q->said && status != 0) {
+        not_sent(c, q, status);
+    } else {
+        if (detached)
+            late_answer(q, status, in);
+        else if (in)
+            answer(q, status, in);
+        else
+            give_up(q, status);
+        free(q);
+    }
     if (c->calls.waiting.head || c->calls.early.head)
         cl_requests_pump(c);
 }
@@ -289,7 +307,7 @@ static int send_one(struct cl_core *c, struct cl_request *q)
     raw_init(&raw, q);
     struct fp_rpc_req req = {.type = (uint16_t)q->type,
                              .msg = &raw.empty.base,
-                             .timeout_ms = RPC_TIMEOUT_MS,
+                             .timeout_ms = CL_RPC_TIMEOUT_MS,
                              .cb = on_reply,
                              .arg = q};
     return fp_rpc_call(c->conn, &req, NULL);
@@ -309,8 +327,7 @@ void cl_requests_pump(struct cl_core *c)
             return;
         }
         cl_calls_done(&c->calls, call);
-        give_up(q, rc);
-        free(q);
+        not_sent(c, q, rc);
     }
 }
 
@@ -342,8 +359,7 @@ static void submit(void *arg)
     struct cl_request *q = arg;
     struct cl_core *c = q->m->core;
     if (c->stopping || c->calls.count >= REQUESTS_MAX) {
-        give_up(q, c->stopping ? FP_ESTOPPING : -ENOBUFS);
-        free(q);
+        not_sent(c, q, c->stopping ? FP_ESTOPPING : -ENOBUFS);
         return;
     }
     cl_calls_add(&c->calls, &q->call);
@@ -489,7 +505,31 @@ void cl_requests_up(struct cl_core *c, uint32_t nslots, bool new_session)
         give_up(request_of(call_), FP_ESESSION);
         free(request_of(call_));
     }
+    while (c->untaken) {
+        struct cl_request *q = c->untaken->arg;
+        c->untaken = c->untaken->next;
+        cl_calls_add(&c->calls, &q->call);
+    }
     cl_requests_pump(c);
+}
+
+static void free_list(struct cl_call_list *l)
+{
+    struct cl_call *call;
+    while ((call = cl_call_list_pop(l)))
+        free(request_of(call));
+}
+
+void cl_requests_fini(struct cl_core *c)
+{
+    cl_torn_fini(c);
+    free_list(&c->calls.resend);
+    free_list(&c->calls.plain);
+    while (c->untaken) {
+        struct cl_request *q = c->untaken->arg;
+        c->untaken = c->untaken->next;
+        free(q);
+    }
 }
 
 void cl_requests_down(struct cl_core *c)
@@ -658,6 +698,30 @@ void cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg)
         return; /* as if there were no connection */
     *q = (struct cl_request){.item = {.fn = send_oneway, .arg = q}, .m = m, .type = type, .len_bytes = len};
     protobuf_c_message_pack(msg, q->packed);
+    cl_core_post_item(m->core, &q->item);
+}
+
+static void on_said(void *arg, int status, const ProtobufCMessage *reply)
+{
+    (void)arg;
+    (void)status;
+    (void)reply;
+}
+
+/* In its place among one-way messages. */
+static void say(void *arg)
+{
+    struct cl_core *c = ((struct cl_request *)arg)->m->core;
+    submit(arg);
+    cl_requests_pump(c);
+}
+
+void cl_mgr_say(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg)
+{
+    struct cl_request *q = request_new(m, type, msg, on_said, NULL);
+    assert(!q->call.slotted);
+    q->said = q->told_late = true; /* nobody waits for it: it has no time */
+    q->item.fn = say;
     cl_core_post_item(m->core, &q->item);
 }
 

@@ -103,9 +103,10 @@ static void note_failure(struct cl_core *c, int err, const char *why)
 static void forget_batch(void *arg)
 {
     /* What waited to be released is not in the list of held ones any more, so the manager learns it from
-     * that. */
+     * that; but for how it ended. */
     struct cl_core *c = arg;
     pthread_mutex_lock(&c->release_lock);
+    cl_torn_keep(c, c->releases, c->nreleases);
     c->nreleases = 0;
     pthread_mutex_unlock(&c->release_lock);
 }
@@ -164,6 +165,7 @@ static void wait_for(struct cl_core *c, const char *who, uint32_t session_timeou
 
 static void accept_hello(struct cl_core *c, const Fp__HelloReply *r)
 {
+    cl_torn_heard(c);
     for (size_t i = 0; i < r->n_gone_ino; i++) {
         FP_WARN("inode %llu was open here and exists no more: its readers and writers get EIO",
                 (unsigned long long)r->gone_ino[i]);
@@ -232,6 +234,7 @@ static int tell_held(struct cl_core *c, Fp__Hello *h)
     h->n_open_write_ino = held.nwrite;
     if (rc == 0 && c->session)
         rc = cl_inode_leased_list(c->m, &h->behind_ino, &h->n_behind_ino);
+    rc = rc < 0 ? rc : cl_torn_hello(c, h);
     return rc < 0 ? rc : cl_locks_hello(c->m, &h->locks, &h->n_locks);
 }
 
@@ -264,6 +267,7 @@ static void on_up(struct fp_rpc_conn *conn, void *arg)
     free(h.open_ino);
     free(h.open_write_ino);
     free(h.behind_ino);
+    free(h.torn_ino);
     free(h.locks);
     if (rc < 0)
         fp_rpc_conn_close(conn, rc);

@@ -393,7 +393,7 @@ void mgr_core_begin(struct mgr_core *c, struct mgr_now now)
     if (c->reload && mgr_reload(c))
         return; /* db.err is set: every request of this group fails with it */
     mgr_db_begin(&c->db);
-    (void)mgr_lost_tick(c); /* before anybody is heard who may bring it; a failure dooms the group */
+    (void)mgr_lost_again(c); /* before anybody is heard who may bring it; a failure dooms the group */
 }
 
 /* Who has been heard in this group already is not made to have been heard in the future. */
@@ -418,6 +418,7 @@ void mgr_core_tick(struct mgr_core *c)
     for (struct mgr_conn *conn = c->conns; conn; conn = conn->next)
         if (conn->role == FP__ROLE__ROLE_UNSET && c->now.ms - conn->born_ms > MGR_HELLO_MS)
             mgr_conn_close(c, conn);
+    (void)mgr_lost_tick(c); /* likewise; before sets are looked at */
     mgr_session_tick(c);
     mgr_bnf_tick(c);
     mgr_holds_sweep(c);

@@ -559,7 +559,12 @@ void mgr_deaths_free(struct mgr_deaths *t);
 int mgr_lost_closes(struct mgr_core *c, struct mgr_session *s, bool final);
 /* Before it, of one that has not said that it goes: what it had open for writing it may have closed, and not told of that any more. */
 int mgr_lost_doubt(struct mgr_core *c, const struct mgr_session *s);
-/* The same once more, if the group has failed in which that was seen; and the end of a group. */
+/* A writer of the file is gone, or one of some file of the set: marked in this group, and if that fails, in the next one with a tick that does not. -ENOMEM, and the group is doomed: neither. Outside
+ * a group: nothing. */
+int mgr_lost_torn(struct mgr_core *c, uint64_t ino, uint32_t marks);
+int mgr_lost_torn_set(struct mgr_core *c, uint64_t set);
+/* The same once more, if the group has failed in which that was seen: with each group, and, of writers, with each tick; and the end of a group. */
+int mgr_lost_again(struct mgr_core *c);
 int mgr_lost_tick(struct mgr_core *c);
 void mgr_lost_done(struct mgr_core *c, bool committed);
 /* What was closed of this file is lost: as its mount says, or when that is gone. */

@@ -362,6 +362,7 @@ MGR_HANDLER(closed)
 
     if (!rq->sess || m->size_bytes > INT64_MAX)
         return 0;
+    rq->durable = m->lost; /* it is not said again, once this is answered */
     if (!l || l->holder != rq->sess)
         return closed_before(c, rq->sess, m);
     was = l->closed ? l->closed_size : UINT64_MAX;

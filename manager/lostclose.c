@@ -11,6 +11,8 @@
  * close, which is what closing behind is there to spare.
  *
  * A death is seen once, and a mount that goes on says once what it could not store; its group may fail: what is to be marked is kept until a group with it is sure, and said only then.
+ * So is what settorn.c marks: who was writing is forgotten with the death, whatever becomes of the group. That is tried again with ticks alone: a disk may be full for long, and who only
+ * reads is not to be refused with it.
  *
  * Called by the core's thread, in a group but for mgr_lost_done.
  */
@@ -33,6 +35,8 @@ _Static_assert(MGR_LOST_CLOSE == 512u, "stmt_sets.h and the index inode_lost of 
 
 struct lost {
     uint64_t ino, size; /* size: as who closed it had it, in bytes; UINT64_MAX: not known */
+    uint32_t torn;      /* marks of a file whose writer is gone; 0: it was closed, and that is lost */
+    bool set;           /* ino is a set, of which nobody knows which files were being written */
 };
 
 struct death {
@@ -40,6 +44,7 @@ struct death {
     char *who;
     uint64_t living; /* the session that could not store it, and goes on; 0: it is gone */
     bool final;      /* it does not come back */
+    bool writers;    /* of any: files that they were writing, of which nothing is said here */
     struct lost *file;
     size_t n, cap;
     uint64_t marked; /* of them, in this group: the others are removed */
@@ -52,12 +57,17 @@ STAILQ_HEAD(mgr_deaths, death);
 
 /* ---------------------------------------------------------------- marks */
 
-/* 1: it is marked. 0: it is removed, and nobody wants it. Negative errno. */
+/* 1: it is marked, and to be said. 0: it is removed, and nobody wants it; or a writer is gone. Negative errno. */
 static int mark(struct mgr_core *c, const struct lost *f)
 {
     struct mgr_inode in;
-    int rc = mgr_inode_get(c, f->ino, &in);
+    int rc;
 
+    if (f->set)
+        return mgr_torn_set(c, f->ino);
+    if (f->torn)
+        return mgr_db_exec(&c->db, FILE_TEAR, DBI(f->ino), DBI(f->torn));
+    rc = mgr_inode_get(c, f->ino, &in);
     if (rc || !in.nlink)
         return rc == -ENOENT ? 0 : rc;
     rc = mgr_torn_lost(c, &in, f->size);
@@ -71,16 +81,22 @@ int mgr_lost_found(struct mgr_core *c, uint64_t ino)
 
 /* ---------------------------------------------------------------- deaths of mounts */
 
+static bool add(struct death *d, struct lost what)
+{
+    struct lost *p = fp_grown(d->file, d->n, &d->cap, sizeof *p);
+
+    if (!p)
+        return false;
+    d->file = p;
+    d->file[d->n++] = what;
+    return true;
+}
+
 static void take(void *arg, uint64_t ino, uint64_t size)
 {
     struct death *d = arg;
-    struct lost *p = fp_grown(d->file, d->n, &d->cap, sizeof *p);
 
-    d->oom |= !p;
-    if (!p)
-        return;
-    d->file = p;
-    d->file[d->n++] = (struct lost){ino, size};
+    d->oom |= !add(d, (struct lost){.ino = ino, .size = size});
 }
 
 static void death_free(struct death *d)
@@ -123,6 +139,45 @@ static int mark_all(struct mgr_core *c, struct death *d)
     return 0;
 }
 
+/* Of this group: what is left of another one is marked with the next tick. */
+static struct death *of_writers(struct mgr_core *c)
+{
+    struct death *d;
+
+    STAILQ_FOREACH(d, c->deaths, next)
+        if (d->writers && d->here)
+            return d;
+    d = calloc(1, sizeof *d);
+    if (!d)
+        return NULL;
+    d->writers = d->here = true;
+    STAILQ_INSERT_TAIL(c->deaths, d, next);
+    return d;
+}
+
+static int add_writer(struct mgr_core *c, struct lost what)
+{
+    struct death *d;
+
+    if (!c->in_group) /* the core comes to its end, or a session whose hello failed does */
+        return 0;
+    d = of_writers(c);
+    if (!d || !add(d, what))
+        return mgr_doom(c, -ENOMEM);
+    (void)mark(c, &what); /* a failure dooms the group */
+    return 0;
+}
+
+int mgr_lost_torn(struct mgr_core *c, uint64_t ino, uint32_t marks)
+{
+    return add_writer(c, (struct lost){.ino = ino, .torn = marks});
+}
+
+int mgr_lost_torn_set(struct mgr_core *c, uint64_t set)
+{
+    return add_writer(c, (struct lost){.ino = set, .set = true});
+}
+
 struct unsure {
     struct mgr_core *c;
     int rc;
@@ -132,7 +187,7 @@ static void doubt(void *arg, uint64_t ino)
 {
     struct unsure *u = arg;
 
-    u->rc = u->rc ? u->rc : mgr_db_exec(&u->c->db, FILE_TEAR, DBI(ino), DBI(MGR_TORN_FILE | MGR_UNSURE));
+    u->rc = u->rc ? u->rc : mgr_lost_torn(u->c, ino, MGR_TORN_FILE | MGR_UNSURE);
 }
 
 int mgr_lost_doubt(struct mgr_core *c, const struct mgr_session *s)
@@ -206,10 +261,33 @@ int mgr_lost_close(struct mgr_core *c, const struct mgr_session *s, uint64_t ino
     if (!d || d->oom || !d->who)
         return mgr_doom(c, -ENOMEM);
     d->here = true;
-    rc = mark(c, &(struct lost){ino, size});
+    rc = mark(c, &(struct lost){.ino = ino, .size = size});
     if (rc > 0 && !again)
         count(c, d, ino);
     return rc < 0 ? rc : 0;
+}
+
+int mgr_lost_again(struct mgr_core *c)
+{
+    struct death *d;
+    int rc = 0;
+
+    STAILQ_FOREACH(d, c->deaths, next)
+        rc = rc || d->writers ? rc : mark_all(c, d);
+    return rc;
+}
+
+/* What was said or made of its set meanwhile did not see the mark. */
+static int tear_set(struct mgr_core *c, const struct lost *f)
+{
+    struct mgr_inode in = {.ckpt = f->ino};
+    struct mgr_set *s = NULL;
+    int rc = f->set ? 0 : mgr_inode_get(c, f->ino, &in);
+
+    rc = rc || !in.ckpt ? rc : mgr_set_touch(c, in.ckpt, &s);
+    if (!rc && s)
+        s->torn = true;
+    return rc == -ENOENT ? 0 : rc;
 }
 
 int mgr_lost_tick(struct mgr_core *c)
@@ -217,8 +295,13 @@ int mgr_lost_tick(struct mgr_core *c)
     struct death *d;
     int rc = 0;
 
-    STAILQ_FOREACH(d, c->deaths, next)
+    STAILQ_FOREACH(d, c->deaths, next) {
+        if (!d->writers)
+            continue;
         rc = rc ? rc : mark_all(c, d);
+        for (size_t i = 0; i < d->n && !rc; i++)
+            rc = tear_set(c, &d->file[i]);
+    }
     return rc;
 }
 

@@ -70,6 +70,7 @@ MGR_HANDLER(open)
 MGR_HANDLER(release)
 {
     const Fp__Release *m = msg;
+    int rc;
 
     for (size_t i = 0; i < m->n_wrote_ino && rq->sess; i++)
         if (m->wrote_ino[i] && mgr_session_wrote(c, rq->sess, m->wrote_ino[i]))
@@ -77,14 +78,10 @@ MGR_HANDLER(release)
     for (size_t i = 0; i < m->n_ino; i++)
         if (m->ino[i])
             mgr_unhold(c, rq->sess, m->ino[i], false);
-    for (size_t i = 0; i < m->n_torn_ino && rq->sess; i++)
-        if (mgr_map_get(&rq->sess->writes, m->torn_ino[i])) {
-            int rc = mgr_epoch_hurt(c, rq->sess, m->torn_ino[i]);
-
-            if (rc)
-                return rc;
-            mgr_sets_hurt(c, m->torn_ino[i]);
-        }
+    rq->durable = m->n_torn_ino > 0; /* no hello names them, once this is answered */
+    rc = rq->sess ? mgr_torn_told(c, rq->sess, m->torn_ino, m->n_torn_ino) : 0;
+    if (rc)
+        return rc;
     for (size_t i = 0; i < m->n_write_ino; i++)
         if (m->write_ino[i])
             mgr_unhold(c, rq->sess, m->write_ino[i], true);

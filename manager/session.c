@@ -123,7 +123,7 @@ void mgr_session_free(struct mgr_core *c, struct mgr_session *s)
         memmove(&c->sessions[i], &c->sessions[i + 1], (c->session_count - i - 1) * sizeof c->sessions[0]);
         c->session_count--;
     }
-    mgr_sets_died(c, s);
+    (void)mgr_sets_died(c, s);
     set_settled(c, s, 0);
     set_expired(c, s, false);
     drop_holds(c, s);
@@ -242,14 +242,17 @@ static bool takes_place(const struct mgr_session *s, const struct mgr_session *n
     return was->machine && was->machine == is->machine;
 }
 
-/* It writes nothing any more, and has not closed it: sets of it are torn. */
-static void drop_writes(struct mgr_core *c, struct mgr_session *s)
+/* It writes nothing any more, and has not closed it: sets of it are torn. Of which these are one may have said nothing. */
+static int drop_writes(struct mgr_core *c, struct mgr_session *s)
 {
-    if (s->writes.used) {
-        mgr_sets_died(c, s);
+    int rc = s->writes.used || s->settled_ms == UINT64_MAX ? mgr_sets_died(c, s) : 0;
+
+    if (rc)
+        return rc;
+    if (s->writes.used)
         mgr_sets_look_at_all(c);
-    }
     drop_map(&c->writers, &s->writes);
+    return 0;
 }
 
 /* What it was writing has come to an end with it: the versions before are there when the newcomer looks. */
@@ -259,7 +262,7 @@ static int bury_writes(struct mgr_core *c, struct mgr_session *s)
 
     rc = rc ? rc : mgr_lost_doubt(c, s);
     rc = rc ? rc : mgr_lost_closes(c, s, true);
-    drop_writes(c, s);
+    rc = rc ? rc : drop_writes(c, s);
     return rc ? rc : mgr_versions_sweep(c);
 }
 
@@ -622,7 +625,8 @@ int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h
     c->stirred = c->table_owed = true;
     s->seen_ms = c->now.ms;
     set_expired(c, s, false);
-    if (h->open_known)
+    rc = mgr_torn_told(c, s, h->torn_ino, h->n_torn_ino);
+    if (!rc && h->open_known)
         rc = take_opens(c, s, h, r);
     if (!rc && h->open_known)
         mgr_leases_hello(c, s, h);
@@ -671,7 +675,7 @@ static int left_open(struct mgr_core *c, struct mgr_session *s, const Fp__Bye *m
     for (size_t i = 0; i < m->n_write_ino && !rc; i++)
         if (mgr_map_get(&s->writes, m->write_ino[i]))
             rc = mgr_epoch_left(c, s, m->write_ino[i]);
-    drop_writes(c, s);
+    rc = rc ? rc : drop_writes(c, s);
     return rc ? rc : mgr_versions_sweep(c);
 }
 
@@ -713,9 +717,8 @@ static int expire(struct mgr_core *c, struct mgr_session *s)
         return -EIO; /* the group is doomed */
     if (mgr_leases_expire(c, s) || mgr_epoch_gone(c, s) || mgr_epoch_died(c, s))
         return -EIO;
-    if (mgr_lost_doubt(c, s) || mgr_lost_closes(c, s, false))
+    if (mgr_lost_doubt(c, s) || mgr_lost_closes(c, s, false) || mgr_sets_died(c, s))
         return -EIO;
-    mgr_sets_died(c, s);
     drop_holds(c, s);
     set_settled(c, s, 0);
     set_expired(c, s, true);

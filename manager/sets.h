@@ -45,13 +45,15 @@ int mgr_sets_converted(struct mgr_core *c, struct mgr_inode *in);
 int mgr_sets_gone(struct mgr_core *c, struct mgr_inode *in, const ProtobufCBinaryData *name);
 /* Its data or its size has changed, by so many bytes of size. May change in->flags; the caller writes the inode. */
 int mgr_sets_changed(struct mgr_core *c, struct mgr_inode *in, int64_t bytes);
-/* A session has opened it for writing; the last has closed it; one that had it open has died. The last two can't fail, and may be called outside of a group. */
+/* A session has opened it for writing; the last has closed it; it may have been the last. The last two can't fail, and may be called outside of a group. */
 int mgr_sets_opened(struct mgr_core *c, const struct mgr_inode *in);
 void mgr_sets_closed(struct mgr_core *c, uint64_t ino);
 void mgr_sets_look_at_all(struct mgr_core *c); /* of which files that is, is not said */
 void mgr_torn_joined(const struct mgr_core *c, const struct mgr_inode *in); /* it has come into in->ckpt, with its marks, which its row says later */
-void mgr_sets_died(struct mgr_core *c, const struct mgr_session *s);
-void mgr_sets_hurt(struct mgr_core *c, uint64_t ino); /* a program that had it open for writing was killed, or was told an error; before it is closed */
+int mgr_sets_died(struct mgr_core *c, const struct mgr_session *s); /* -ENOMEM: its writes are not to be forgotten, so that its death is seen again */
+int mgr_sets_hurt(struct mgr_core *c, uint64_t ino); /* a program that had it open for writing was killed, or was told an error; before it is closed */
+/* The mount says that of these, in its release, or in a hello since it has no answer for that: before what it had open is forgotten. */
+int mgr_torn_told(struct mgr_core *c, const struct mgr_session *s, const uint64_t *ino, size_t n);
 /* Somebody says that the set that this directory is, or this file belongs to, is complete (settold.c). One that is not known becomes a set by it, which may change
    the inode. -EUCLEAN, and nothing was said: something that was closed of a file of it is lost, or may be, and that file is not being written again just now;
    lost_too: it is said of these, too. -ENXIO: there is no file in it. -ESTALE: it was forgotten. -ENODATA: nothing can tell it apart from others (the root). */

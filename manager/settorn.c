@@ -4,7 +4,7 @@
  * A mount that ends while it has a file open for writing may have written half of it. The file keeps a mark of that in its row (MGR_TORN_FILE), which outlives
  * restarts of the manager, until it is cut to nothing, or until somebody who opens it for writing when nobody else has it open writes to it: a restarted
  * job. A set is torn as long as one of its files is. A rank that goes on writing the same file does not take the mark away: what the dead one had to
- * write is not its business. Files of no set have the mark, too, since they may be found to be of one later (setgrowth.c).
+ * write is not its business. Files of no set have the mark, too, since they may be found to be of one later (setgrowth.c). A group that fails does not take it away (lostclose.c).
  * With MGR_LOST_CLOSE (lostclose.c) it is the same, but that only who writes all of the file again, from its beginning to the end that it had when it was closed and in this order, takes it away: sets->anew
  * has, plus one, up to where that is. A log to which a restarted job appends, or a file that is made longer, still lacks what was lost.
  *
@@ -15,54 +15,69 @@
  */
 #include <errno.h>
 
+#include "fp/err.h"
 #include "manager/sets_int.h"
+#include "manager/version.h"
 
 _Static_assert(MGR_TORN_MARKS == 1568u, "stmt_sets.h and the index inode_torn of schema.sql have it as a number");
 
 #define LOST_MARKS (MGR_LOST_CLOSE | MGR_UNSURE)
 
-static void died(struct mgr_core *c, uint64_t ino)
-{
-    mgr_idmap_del(&c->sets->anew, ino);
-    if (c->db.in_tx) /* else the core comes to its end */
-        mgr_db_exec(&c->db, FILE_TEAR, DBI(ino), DBI(MGR_TORN_FILE));
-}
-
-void mgr_sets_died(struct mgr_core *c, const struct mgr_session *s)
-{
-    struct mgr_sets *t = c->sets;
-    uint64_t ino, id, val;
-    size_t pos = 0;
-    uint32_t n;
-
-    if (!t)
-        return;
-    while (mgr_map_next(&s->writes, &pos, &ino, &n)) {
-        struct mgr_set *set = mgr_idmap_get(&t->writing, ino, &id) ? mgr_set_in_memory(c, id) : NULL;
-
-        if (set)
-            set->died = true;
-        died(c, ino); /* of no set, too: it may become one by growth */
-    }
-    if (s->settled_ms != UINT64_MAX)
-        return;
-    t->lost_ns = c->now.ns;
-    for (pos = 0; mgr_idmap_next(&t->open, &pos, &id, &val);) { /* it has never said what it had open */
-        struct mgr_set *set = (struct mgr_set *)(uintptr_t)val;
-
-        set->died |= set->doubt;
-    }
-}
-
-void mgr_sets_hurt(struct mgr_core *c, uint64_t ino)
+/* Of no set, too: it may become one by growth. */
+int mgr_sets_hurt(struct mgr_core *c, uint64_t ino)
 {
     uint64_t id;
-    struct mgr_set *set = c->sets && mgr_idmap_get(&c->sets->writing, ino, &id) ? mgr_set_in_memory(c, id) : NULL;
+    struct mgr_set *set = mgr_idmap_get(&c->sets->writing, ino, &id) ? mgr_set_in_memory(c, id) : NULL;
 
     if (set)
         set->died = true;
-    if (c->sets)
-        died(c, ino);
+    mgr_idmap_del(&c->sets->anew, ino);
+    return mgr_lost_torn(c, ino, MGR_TORN_FILE);
+}
+
+/* A release that was heard has marked it, and so has the end of the session, if that has expired since. A manager that was started anew can't tell. */
+int mgr_torn_told(struct mgr_core *c, const struct mgr_session *s, const uint64_t *ino, size_t n)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < n && !rc; i++) {
+        if (!ino[i] || (!mgr_map_get(&s->writes, ino[i]) && s->settled_ms != UINT64_MAX))
+            continue;
+        rc = mgr_is_overtaken(c, s, ino[i]);
+        if (!rc)
+            rc = mgr_sets_hurt(c, ino[i]);
+        rc = rc == FP_EOVERTAKEN ? 0 : rc ? rc : mgr_epoch_hurt(c, s, ino[i]); /* overtaken: nothing of what it wrote is in the file any more */
+    }
+    return rc;
+}
+
+/* It has never said what it had open. */
+static int died_unknown(struct mgr_core *c)
+{
+    uint64_t id, val;
+    size_t pos = 0;
+    int rc = 0;
+
+    c->sets->lost_ns = c->now.ns;
+    while (!rc && mgr_idmap_next(&c->sets->open, &pos, &id, &val)) {
+        struct mgr_set *set = (struct mgr_set *)(uintptr_t)val;
+
+        set->died |= set->doubt;
+        rc = set->doubt ? mgr_lost_torn_set(c, id) : 0;
+    }
+    return rc;
+}
+
+int mgr_sets_died(struct mgr_core *c, const struct mgr_session *s)
+{
+    size_t pos = 0;
+    uint64_t ino;
+    uint32_t n;
+    int rc = 0;
+
+    while (!rc && mgr_map_next(&s->writes, &pos, &ino, &n))
+        rc = mgr_sets_hurt(c, ino);
+    return rc || s->settled_ms != UINT64_MAX ? rc : died_unknown(c);
 }
 
 void mgr_torn_joined(const struct mgr_core *c, const struct mgr_inode *in)

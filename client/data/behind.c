@@ -29,7 +29,6 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "client/aux/aux.h"
 #include "client/data/batch.h"
@@ -66,8 +65,6 @@ struct cl_behind {
     atomic_uint links;             /* connections to the manager, until now */
     struct failed failed[FAILED_MAX]; /* lock: ring */
     uint32_t nfailed;              /* lock: ever */
-    uint64_t unheard[FAILED_MAX];  /* lock: files of which the manager could not be told that something closed is lost */
-    uint32_t nunheard;
 };
 
 int cl_behind_new(struct cl_data *d)
@@ -240,40 +237,20 @@ static void tell_closed(struct cl_data *d, const struct cl_inode *inode)
 
 static void tell_nothing_left(struct cl_data *d, uint64_t ino, bool lost)
 {
-    struct cl_behind *b = d->behind;
     Fp__Closed c = FP__CLOSED__INIT;
 
     c.ino = ino;
     c.lost = lost;
-    cl_mgr_send(d->m, FP__MSG_TYPE__MSG_CLOSED, &c.base);
-    if (!lost || cl_core_connected(d->m))
-        return;
-    pthread_mutex_lock(&b->lock);
-    if (b->nunheard < FAILED_MAX)
-        b->unheard[b->nunheard++] = ino;
-    pthread_mutex_unlock(&b->lock);
+    if (lost)
+        cl_mgr_say(d->m, FP__MSG_TYPE__MSG_CLOSED, &c.base); /* no hello names it any more */
+    else
+        cl_mgr_send(d->m, FP__MSG_TYPE__MSG_CLOSED, &c.base);
 }
 
 void cl_behind_tell_lost(struct cl_data *d, const struct cl_inode *inode)
 {
     if (inode->untold)
         tell_nothing_left(d, inode->ino, true);
-}
-
-/* What was said to nobody. */
-static void tell_unheard(struct cl_data *d)
-{
-    struct cl_behind *b = d->behind;
-    uint64_t list[FAILED_MAX];
-    uint32_t n;
-
-    pthread_mutex_lock(&b->lock);
-    n = b->nunheard;
-    memcpy(list, b->unheard, n * sizeof *list);
-    b->nunheard = 0;
-    pthread_mutex_unlock(&b->lock);
-    for (uint32_t i = 0; i < n; i++)
-        tell_nothing_left(d, list[i], true);
 }
 
 /* inode->lock held. */
@@ -355,7 +332,6 @@ void cl_data_lease(struct cl_inode *inode, bool lease, uint64_t data_version)
 void cl_behind_tell_again(struct cl_data *d)
 {
     atomic_fetch_add(&d->behind->links, 1);
-    tell_unheard(d);
     cl_late_look(d);
 }
 

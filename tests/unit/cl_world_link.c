@@ -35,6 +35,7 @@ void __wrap_cl_mgr_call_lasting(struct cl_mount *m, uint32_t type, ProtobufCMess
 void __wrap_cl_mgr_call_known(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
 void __wrap_cl_mgr_fail_lasting(struct cl_mount *m, int err);
 void __wrap_cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg);
+void __wrap_cl_mgr_say(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg);
 void __wrap_cl_core_post(struct cl_mount *m, void (*fn)(void *arg), void *arg);
 uint32_t __wrap_cl_core_session(struct cl_mount *m);
 const struct fp_keyedsum *__wrap_cl_core_keyedsum(const struct cl_mount *m);
@@ -218,10 +219,18 @@ void __wrap_cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg
         atomic_fetch_add(&world_forward, 1);
     else if (type == FP__MSG_TYPE__MSG_RECALL)
         atomic_store(&world_recalled, ((const Fp__Recall *)msg)->serial);
-    else if (type == FP__MSG_TYPE__MSG_CLOSED)
+    else if (type == FP__MSG_TYPE__MSG_CLOSED) {
+        WORLD_CHECK(!((const Fp__Closed *)msg)->lost); /* this may not arrive */
         told_closed((const Fp__Closed *)msg);
-    else
+    } else
         world_mgr_send(type, msg);
+}
+
+void __wrap_cl_mgr_say(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg)
+{
+    (void)m;
+    WORLD_CHECK(type == FP__MSG_TYPE__MSG_CLOSED && ((const Fp__Closed *)msg)->lost);
+    told_closed((const Fp__Closed *)msg);
 }
 
 /* -------------------------------------------------------------- local links */

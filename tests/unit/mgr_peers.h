@@ -23,6 +23,8 @@ static struct peer {
 } a, b; /* a asks for leases, b does not */
 static uint64_t ino;
 static bool hello_writes; /* what it has open it has for writing, as real mounts say it */
+static Fp__Place *hello_place; /* where its process runs; NULL: it does not say */
+static uint64_t hello_torn; /* what it has released that did not end well, and has no answer for; 0: nothing */
 
 /* Says hello on a new connection, with what it has open and has leases of. */
 static inline void hello(struct peer *p, bool behind, const uint64_t *open, size_t nopen, const uint64_t *leases, size_t nleases)
@@ -45,6 +47,9 @@ static inline void hello(struct peer *p, bool behind, const uint64_t *open, size
     h.behind_ino = (uint64_t *)leases;
     h.n_behind_ino = nleases;
     h.lease_time = p->lease_time;
+    h.place = hello_place;
+    h.torn_ino = &hello_torn;
+    h.n_torn_ino = hello_torn != 0;
     r = fix_call(&f, p->conn, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor);
     assert_non_null(r);
     p->session = r->session;

@@ -2,7 +2,7 @@
 TESTS_UNIT := $(sort $(wildcard tests/unit/test_*.c))
 
 # The data path of fp-mount against models of the manager and of benefactors (cl_world.h): what it calls is replaced by the linker.
-CL_WRAP := cl_mgr_call_sync cl_mgr_call_lasting cl_mgr_call_known cl_mgr_fail_lasting cl_mgr_send cl_core_post cl_core_session cl_core_rpc cl_core_keyedsum fp_fdlink_open fp_fdlink_close fp_fdlink_shutdown \
+CL_WRAP := cl_mgr_call_sync cl_mgr_call_lasting cl_mgr_call_known cl_mgr_fail_lasting cl_mgr_send cl_mgr_say cl_core_post cl_core_session cl_core_rpc cl_core_keyedsum fp_fdlink_open fp_fdlink_close fp_fdlink_shutdown \
            fp_fdlink_is_up fp_fdlink_call fp_rpc_connect fp_rpc_call fp_rpc_conn_close
 $(addprefix $(O)/tests/unit/test_cl_data,_cut _fault _sync _limits _aux _coded _late _last _lost _gone _step _strict _behind _fold _burst _way _end) $(O)/tests/unit/test_cl_data: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%)
 $(addprefix $(O)/tests/unit/test_cl_data,_fault _sync): ALL_LDFLAGS += -Wl,--wrap=fdatasync

@@ -50,7 +50,7 @@ int __wrap_fp_rpc_send(struct fp_rpc_conn *conn, uint16_t type, const ProtobufCM
 int __wrap_fp_rpc_send(struct fp_rpc_conn *conn, uint16_t type, const ProtobufCMessage *msg)
 {
     (void)conn;
-    assert_int_equal(type, FP__MSG_TYPE__MSG_RELEASE);
+    assert_int_equal(type, FP__MSG_TYPE__MSG_RELEASE); /* of one that did not end well this is not enough */
     const Fp__Release *r = (const Fp__Release *)msg;
     nreleased += (unsigned)(r->n_ino + r->n_write_ino);
     assert_true(r->n_ino == 2 && r->ino[0] == 40 && r->ino[1] == 42);
@@ -266,6 +266,168 @@ static void test_a_change_that_is_refused_late_is_not_asked_again(void **state)
     assert_int_equal(core.calls.count, 0);
 }
 
+static void lost(uint64_t ino)
+{
+    Fp__Closed c = FP__CLOSED__INIT;
+
+    c.ino = ino;
+    c.lost = true;
+    cl_mgr_say(&mount_, FP__MSG_TYPE__MSG_CLOSED, &c.base);
+}
+
+static void manager_refuses(unsigned i, int status)
+{
+    struct fp_rpc_in in = {0};
+
+    assert_true(i < nsent);
+    sent[i].cb(sent[i].arg, status, &in);
+}
+
+/* The manager is killed before it has heard of it, or has stored it. */
+static void test_what_is_said_is_said_to_the_next_manager(void **state)
+{
+    (void)state;
+    lost(5);
+    assert_int_equal(nsent, 1); /* at once */
+    connection_down();
+    time_is_over();
+    connection_up(false);
+    assert_int_equal(nsent, 1);
+    time_is_over();
+    connection_down();
+    connection_up(true); /* which knows nothing of the session, too */
+    assert_int_equal(nsent, 1);
+    manager_answers(0);
+    assert_int_equal(core.calls.count, 0);
+    connection_down();
+    connection_up(false);
+    assert_int_equal(nsent, 0);
+}
+
+static void test_what_is_said_to_nobody_is_said_to_who_comes(void **state)
+{
+    (void)state;
+    connection_down();
+    lost(5);
+    lost(6);
+    time_is_over();
+    connection_up(false);
+    assert_int_equal(nsent, 2);
+    manager_answers(0);
+    manager_answers(1);
+    assert_int_equal(core.calls.count, 0);
+}
+
+/* Its disk is full. It is not asked again and again, and whoever comes after it is told. */
+static void test_what_is_said_and_not_taken_is_said_after_the_next_hello(void **state)
+{
+    (void)state;
+    lost(5);
+    lost(6);
+    manager_refuses(0, -ENOSPC);
+    manager_answers(1);
+    assert_int_equal(core.calls.count, 0);
+    time_is_over();
+    assert_int_equal(nsent, 2);
+    connection_down();
+    connection_up(false);
+    assert_int_equal(nsent, 1);
+    manager_refuses(0, FP_ESESSION);
+    connection_down();
+    connection_up(true);
+    assert_int_equal(nsent, 1);
+    manager_answers(0);
+    assert_int_equal(core.calls.count, 0);
+    connection_down();
+    connection_up(false);
+    assert_int_equal(nsent, 0);
+}
+
+/* With the mount it ends. */
+static void test_what_is_said_and_not_heard_ends_with_the_mount(void **state)
+{
+    (void)state;
+    lost(5);
+    lost(6);
+    lost(7);
+    manager_refuses(1, -ENOSPC);
+    connection_down();
+    lost(8);
+    core.stopping = true;
+    lost(9);
+    cl_requests_fini(&core);
+    assert_null(core.untaken);
+}
+
+/* Of so many files, of which the first was left half. */
+static void release(uint64_t ino, size_t n)
+{
+    core.releases = malloc(n * sizeof *core.releases);
+    core.nreleases = core.releases_cap = n;
+    for (size_t i = 0; i < n; i++)
+        core.releases[i] = (struct cl_released){.ino = ino + i, .write = true, .torn = i == 0};
+}
+
+/* The next hello names this one; 0: none. */
+static uint64_t hello_names(void)
+{
+    Fp__Hello h = FP__HELLO__INIT;
+    uint64_t ino;
+
+    assert_int_equal(cl_torn_hello(&core, &h), 0);
+    assert_true(h.n_torn_ino <= 1);
+    ino = h.n_torn_ino ? h.torn_ino[0] : 0;
+    free(h.torn_ino);
+    return ino;
+}
+
+static void breaks(unsigned i)
+{
+    sent[i].cb(sent[i].arg, FP_EPEER_GONE, NULL);
+}
+
+static void test_what_was_left_half_is_named_until_the_manager_has_it(void **state)
+{
+    (void)state;
+    pthread_mutex_init(&core.release_lock, NULL);
+    release(40, 2);
+    cl_requests_release_now(&core);
+    assert_int_equal(nsent, 1);
+    assert_int_equal(sent[0].type, FP__MSG_TYPE__MSG_RELEASE);
+    manager_answers(0);
+    assert_int_equal(hello_names(), 0);
+
+    release(41, 1);
+    cl_requests_release_now(&core);
+    assert_int_equal(nsent, 2);
+    breaks(1);
+    connection_down();
+    assert_int_equal(hello_names(), 41); /* of which nobody hears */
+    assert_int_equal(hello_names(), 41);
+    cl_torn_heard(&core);
+    assert_int_equal(hello_names(), 0);
+
+    connection_up(false);
+    release(42, 1);
+    cl_requests_release_now(&core);
+    manager_refuses(0, -ENOSPC);
+    assert_int_equal(hello_names(), 42);
+    cl_torn_heard(&core);
+    pthread_mutex_destroy(&core.release_lock);
+}
+
+/* It waits for the connection, and the hello does not name it as open any more. */
+static void test_what_was_left_half_and_not_released_yet_is_named(void **state)
+{
+    (void)state;
+    release(40, 2);
+    cl_torn_keep(&core, core.releases, core.nreleases);
+    assert_int_equal(hello_names(), 40);
+    cl_requests_fini(&core); /* the mount ends */
+    assert_int_equal(hello_names(), 0);
+    free(core.releases);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup(name, setup)
@@ -279,6 +441,12 @@ int main(void)
         T(test_a_change_that_was_sent_is_told_late_and_then_answered),
         T(test_a_change_that_was_never_sent_is_not_sent_late),
         T(test_a_change_that_is_refused_late_is_not_asked_again),
+        T(test_what_is_said_is_said_to_the_next_manager),
+        T(test_what_is_said_to_nobody_is_said_to_who_comes),
+        T(test_what_is_said_and_not_taken_is_said_after_the_next_hello),
+        T(test_what_is_said_and_not_heard_ends_with_the_mount),
+        T(test_what_was_left_half_is_named_until_the_manager_has_it),
+        T(test_what_was_left_half_and_not_released_yet_is_named),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

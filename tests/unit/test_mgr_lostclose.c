@@ -156,6 +156,30 @@ static void test_what_a_mount_says_is_lost_outlives_a_group_that_fails(void **st
     assert_false(is_lost());
 }
 
+/* … and once more to the next manager, if it was not answered. */
+static void test_what_a_mount_says_is_lost_is_answered_when_it_is_stored(void **state)
+{
+    Fp__Closed m = FP__CLOSED__INIT;
+
+    (void)state;
+    write_behind(&a);
+    closed(&a);
+    m.ino = ino;
+    m.lost = true;
+    f.doom = -ENOSPC;
+    fix_free(fix_call(&f, a.conn, FP__MSG_TYPE__MSG_CLOSED, &m, NULL));
+    assert_int_equal(f.status, -ENOSPC);
+    restart();
+    hello(&b, false, NULL, 0, NULL, 0);
+    hello(&a, true, NULL, 0, NULL, 0);
+    fix_free(fix_call(&f, a.conn, FP__MSG_TYPE__MSG_CLOSED, &m, NULL));
+    assert_true(f.status == 0 && f.durable);
+    assert_true(is_lost());
+    fix_free(fix_call(&f, a.conn, FP__MSG_TYPE__MSG_CLOSED, &m, NULL)); /* the answer did not come */
+    assert_int_equal(f.status, 0);
+    assert_true(is_lost());
+}
+
 static void write_again(uint64_t off, uint64_t size)
 {
     open_(&b, true, false);
@@ -438,6 +462,7 @@ int main(void)
         T(test_an_orderly_end_leaves_no_doubt),
         T(test_what_a_mount_says_is_lost),
         T(test_what_a_mount_says_is_lost_outlives_a_group_that_fails),
+        T(test_what_a_mount_says_is_lost_is_answered_when_it_is_stored),
         T(test_only_all_of_it_takes_the_mark_away),
         T(test_a_first_byte_is_not_all_of_it),
         cmocka_unit_test_setup_teardown(test_a_version_that_comes_back_has_its_mark, setup_versions, teardown_versions),

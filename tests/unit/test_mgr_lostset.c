@@ -1,4 +1,5 @@
-/* Checkpoint sets of which something that was closed behind is lost: torn, whoever says that they are complete (manager/settorn.c, settold.c). */
+/* Checkpoint sets of which something that was closed behind is lost: torn, whoever says that they are complete (manager/settorn.c, settold.c). And those of which a writer is gone, in a
+ * group that fails (manager/lostclose.c). */
 #include "fp/ctlwire.h"
 #include "mgr_lost.h"
 
@@ -304,6 +305,217 @@ static void test_the_files_that_tear_a_large_set_are_counted_up_to_a_bound(void 
     is_torn_by("/chk_0001/part_0", FP_TORN_COUNTED_MAX, NULL);
 }
 
+/* ---------------------------------------------------------------- a full disk: what is seen once is not seen again */
+
+static void disk_is_full(int ticks)
+{
+    while (ticks-- > 0) {
+        f.doom = -ENOSPC;
+        fix_tick_failing(&f, 900);
+    }
+}
+
+/* a had it open for writing, and its session expires while nothing can be stored. */
+static void a_is_gone_unstored(void)
+{
+    fix_lost(&f, a.conn);
+    a.conn = NULL;
+    seconds(56);
+    disk_is_full(8);
+    seconds(40);
+}
+
+static int64_t marked(uint32_t mark)
+{
+    return fix_sql(&f, "SELECT count(*) FROM inode WHERE flags&%u<>0", mark);
+}
+
+static void test_a_dead_writer_outlives_a_group_that_fails(void **state)
+{
+    (void)state;
+    make_member();
+    fix_mk(&f, fix_lookup(&f, ROOT, "chk_0001"), "rank_1", REG);
+    open_(&a, true, false);
+    commit(&a, (struct put){.size = 100});
+    a_is_gone_unstored();
+    assert_int_equal(set_state(), MGR_SET_TORN);
+    assert_int_equal(marked(MGR_TORN_FILE), 1);
+    write_anew();
+    seconds(40);
+    assert_int_equal(set_state(), MGR_SET_COMPLETE);
+    assert_int_equal(marked(MGR_TORN_FILE), 0); /* it was kept until it was stored, and no longer */
+}
+
+static void test_a_doubt_outlives_a_group_that_fails(void **state)
+{
+    (void)state;
+    make_member();
+    write_behind(&a);
+    commit(&a, (struct put){.size = 100});
+    a_is_gone_unstored();
+    assert_int_equal(set_state(), MGR_SET_TORN);
+    assert_int_equal(marked(MGR_UNSURE), 1);
+}
+
+/* A set may be made of it later. */
+static void test_a_dead_writer_of_no_set_outlives_a_group_that_fails(void **state)
+{
+    (void)state;
+    open_(&a, true, false);
+    commit(&a, (struct put){.size = 100});
+    a_is_gone_unstored();
+    assert_int_equal(marked(MGR_TORN_FILE), 1);
+}
+
+static void test_a_program_that_was_killed_outlives_a_group_that_fails(void **state)
+{
+    Fp__Release m = FP__RELEASE__INIT;
+
+    (void)state;
+    make_member();
+    open_(&a, true, false);
+    commit(&a, (struct put){.size = 100});
+    m.n_write_ino = m.n_torn_ino = 1;
+    m.write_ino = m.torn_ino = &ino;
+    fix_notice_failing(&f, a.conn, FP__MSG_TYPE__MSG_RELEASE, &m);
+    disk_is_full(2);
+    seconds(40);
+    assert_int_equal(set_state(), MGR_SET_TORN);
+    assert_int_equal(marked(MGR_TORN_FILE), 1);
+}
+
+static void test_what_a_mount_leaves_half_outlives_a_group_that_fails(void **state)
+{
+    Fp__Bye m = FP__BYE__INIT;
+
+    (void)state;
+    make_member();
+    open_(&a, true, false);
+    commit(&a, (struct put){.size = 100});
+    m.n_write_ino = 1;
+    m.write_ino = &ino;
+    fix_notice_failing(&f, a.conn, FP__MSG_TYPE__MSG_BYE, &m);
+    a.conn = NULL;
+    seconds(40);
+    assert_int_equal(set_state(), MGR_SET_TORN);
+    assert_int_equal(marked(MGR_TORN_FILE), 1);
+}
+
+/* It was there before the manager was started again, and has not said what it had open. */
+static void test_a_writer_that_nobody_knows_outlives_a_group_that_fails(void **state)
+{
+    (void)state;
+    make_member();
+    open_(&a, true, false);
+    commit(&a, (struct put){.size = 100});
+    restart();
+    a.conn = NULL;
+    hello(&b, false, NULL, 0, NULL, 0);
+    seconds(56);
+    disk_is_full(8);
+    seconds(40);
+    assert_int_equal(set_state(), MGR_SET_TORN);
+}
+
+/* The same, and another mount has come to its mountpoint, so that nobody waits for it any more. */
+static void test_a_writer_that_nobody_knows_is_replaced(void **state)
+{
+    Fp__Place place = FP__PLACE__INIT;
+    uint64_t own;
+
+    (void)state;
+    make_member();
+    open_(&a, true, false);
+    commit(&a, (struct put){.size = 100});
+    own = f.session;
+    restart();
+    hello(&b, false, NULL, 0, NULL, 0);
+    f.conn = fix_conn(&f);
+    fix_hello_client(&f, f.conn, own, NULL);
+    mgr_session_find(f.core, a.session)->place = (struct mgr_place){1, 2, 3};
+    place.machine = 1;
+    place.boot = 2;
+    place.mount_ns = 3;
+    hello_place = &place;
+    a = (struct peer){0};
+    hello(&a, true, NULL, 0, NULL, 0);
+    hello_place = NULL;
+    seconds(80);
+    assert_int_equal(set_state(), MGR_SET_TORN);
+}
+
+/* Who only looks is served meanwhile. */
+static void test_a_mark_that_is_not_stored_keeps_nobody_from_reading(void **state)
+{
+    (void)state;
+    make_member();
+    open_(&a, true, false);
+    fix_lost(&f, a.conn);
+    a.conn = NULL;
+    seconds(56);
+    disk_is_full(8);
+    assert_int_not_equal(fix_attr(&f, ino).ino, 0);
+    assert_int_equal(marked(MGR_TORN_FILE), 0);
+    fix_tick(&f, 500);
+    assert_int_equal(marked(MGR_TORN_FILE), 1);
+}
+
+/* ---------------------------------------------------------------- a manager that does not hear of a killed program */
+
+static void hello_after_a_kill(void)
+{
+    hello_torn = ino;
+    hello(&a, true, NULL, 0, NULL, 0);
+    hello_torn = 0;
+}
+
+static void test_a_program_that_was_killed_is_told_by_the_hello(void **state)
+{
+    (void)state;
+    make_member();
+    open_(&a, true, false);
+    commit(&a, (struct put){.size = 100});
+    fix_lost(&f, a.conn);
+    hello_after_a_kill();
+    seconds(40);
+    assert_int_equal(set_state(), MGR_SET_TORN);
+    assert_int_equal(marked(MGR_TORN_FILE), 1);
+    write_anew();
+    fix_lost(&f, a.conn);
+    hello_after_a_kill(); /* that was heard before */
+    seconds(40);
+    assert_int_equal(set_state(), MGR_SET_COMPLETE);
+}
+
+static void test_a_program_that_was_killed_is_told_to_a_new_manager(void **state)
+{
+    (void)state;
+    make_member();
+    fix_mk(&f, fix_lookup(&f, ROOT, "chk_0001"), "rank_1", REG);
+    open_(&a, true, false);
+    commit(&a, (struct put){.size = 100});
+    restart();
+    hello(&b, false, NULL, 0, NULL, 0);
+    hello_after_a_kill();
+    seconds(80); /* the fixture's own mount does not come back */
+    assert_int_equal(marked(MGR_TORN_FILE), 1);
+    assert_int_equal(set_state(), MGR_SET_TORN);
+}
+
+static void test_the_release_of_a_killed_program_is_answered_when_it_is_stored(void **state)
+{
+    Fp__Release m = FP__RELEASE__INIT;
+
+    (void)state;
+    open_(&a, true, false);
+    commit(&a, (struct put){.size = 100});
+    m.n_write_ino = m.n_torn_ino = 1;
+    m.write_ino = m.torn_ino = &ino;
+    fix_free(fix_call(&f, a.conn, FP__MSG_TYPE__MSG_RELEASE, &m, NULL));
+    assert_true(f.status == 0 && f.durable);
+    assert_int_equal(marked(MGR_TORN_FILE), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +533,17 @@ int main(void)
         T(test_a_file_of_a_forgotten_set_is_written_again),
         T(test_a_torn_set_names_its_file),
         T(test_the_files_that_tear_a_large_set_are_counted_up_to_a_bound),
+        T(test_a_dead_writer_outlives_a_group_that_fails),
+        T(test_a_doubt_outlives_a_group_that_fails),
+        T(test_a_dead_writer_of_no_set_outlives_a_group_that_fails),
+        T(test_a_program_that_was_killed_outlives_a_group_that_fails),
+        T(test_what_a_mount_leaves_half_outlives_a_group_that_fails),
+        T(test_a_writer_that_nobody_knows_outlives_a_group_that_fails),
+        T(test_a_writer_that_nobody_knows_is_replaced),
+        T(test_a_mark_that_is_not_stored_keeps_nobody_from_reading),
+        T(test_a_program_that_was_killed_is_told_by_the_hello),
+        T(test_a_program_that_was_killed_is_told_to_a_new_manager),
+        T(test_the_release_of_a_killed_program_is_answered_when_it_is_stored),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
