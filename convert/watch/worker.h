@@ -24,7 +24,7 @@ struct cw_worker {
     uint64_t moved_ms, moved_bytes; /* when it has read or written something last, and how much in all */
     bool hangs;              /* it has been killed for that */
     bool bad;                /* what it said will not pass by itself */
-    char line[4096];
+    char line[32768];        /* a path of control characters is written with six bytes for each */
     size_t line_bytes;
 };
 
