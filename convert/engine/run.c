@@ -165,6 +165,14 @@ static int prepare(struct run *r, struct cv_fail *why)
     return rc ? rc : cv_sink_check(r->job->to, model_of(r), why);
 }
 
+/* Ranks that create other arrays than each other wait for each other for ever, or damage the file: nodes may have the schema in two versions, and see a file that grows at two lengths. */
+static int compare_ranks(const struct run *r, struct cv_fail *why)
+{
+    if (cv_team_same(&r->team, cv_plan_sum(model_of(r), (const uint64_t(*)[CV_RANK_MAX])r->chunk)))
+        return 0;
+    return cv_fail(why, -EINVAL, NULL, NULL, CV_NO_OFFSET, "the ranks do not agree on what is to be written: the schema and the inputs must be the same for all of them, and not change");
+}
+
 /* Ranks that write one file through a library may wait for each other for ever when the disk is full in the midst of a collective call, so what can be known of that is known before: it is not compressed,
  * and there is no room for it. */
 static int look_at_room(const struct run *r, struct cv_fail *why)
@@ -402,6 +410,7 @@ int cv_job_run(const struct cv_job *j, struct cv_fail *why)
     if (rc)
         return rc;
     rc = cv_team_agree(&r.team, prepare(&r, why), why);
+    rc = rc ? rc : compare_ranks(&r, why);
     rc = rc ? rc : cv_team_agree(&r.team, create(&r, why), why);
     for (size_t k = 0; rc == 0 && k < model_of(&r)->ndatasets; k++)
         rc = cv_team_agree(&r.team, convert_dataset(&r, k, why), why);
