@@ -26,6 +26,8 @@ int cv_result_free(const char *path, struct cv_fail *why);
 int cv_result_spares(const char *path, const char *read, struct cv_fail *why);
 /* The temporary file is there: it is locked, and its attribute CV_NAME is set, where the file system has attributes. */
 void cv_result_made(struct cv_result *r);
+/* What this node has of the temporary file is on the disk: each rank calls it for what it wrote, for no other's call can do that. */
+int cv_result_sync(const struct cv_result *r, struct cv_fail *why);
 /* Synced, its attributes set (converted, of NULL: none; a file system without attributes is fine), named, the directory synced. replace false: -EEXIST if the name is taken, and it stays temporary. */
 int cv_result_name(const struct cv_result *r, const char *converted, const char *of, bool replace, struct cv_fail *why);
 /* Whatever is under the temporary name is removed: a file, or a directory with all in it. */

@@ -417,6 +417,8 @@ int cv_job_run(const struct cv_job *j, struct cv_fail *why)
     if (r.sink && rc == 0) {
         rc = j->to->close(r.sink, why);
         r.sink = NULL;
+        if (rc == 0 && r.team.size > 1) /* libraries do not sync what they close, and rank 0 only what its own node has */
+            rc = cv_result_sync(&r.result, why);
     }
     rc = cv_team_agree(&r.team, rc, why);
     if (r.sink)

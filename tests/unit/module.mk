@@ -83,5 +83,5 @@ $(O)/tests/unit/test_cv_watch_store: ALL_LDFLAGS += -Wl,--wrap=getxattr
 $(O)/tests/unit/test_cv_watch_breath: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=poll
 
 # One rank of several, without MPI.
-CV_TEAM_WRAP := cv_team_join cv_team_agree cv_team_same cv_team_share
+CV_TEAM_WRAP := cv_team_join cv_team_agree cv_team_same cv_team_share fsync
 $(O)/tests/unit/test_cv_engine_team: ALL_LDFLAGS += $(CV_TEAM_WRAP:%=-Wl,--wrap=%)

@@ -1,6 +1,7 @@
 /* A rank of several that make one result (engine/run.c), without MPI: what the others say is the test's, and a sink that only makes its file. */
 #include "tests/unit/cv_fake.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "convert/engine/engine.h"
@@ -9,13 +10,15 @@
 
 static char dir[] = "/tmp/cv-team-XXXXXX", path[64];
 static bool differ;           /* another rank has another model */
-static unsigned created, closed;
+static unsigned created, closed, synced; /* synced: since it was closed */
+static int no_sync;           /* errno of fsync; 0: it does */
 static struct cv_result of_first; /* what rank 0 has begun */
 
 int __wrap_cv_team_join(struct cv_team *t, bool parallel, struct cv_fail *why);
 int __wrap_cv_team_agree(const struct cv_team *t, int rc, struct cv_fail *why);
 bool __wrap_cv_team_same(const struct cv_team *t, uint64_t number);
 void __wrap_cv_team_share(const struct cv_team *t, void *data, size_t bytes);
+int __wrap_fsync(int fd);
 
 int __wrap_cv_team_join(struct cv_team *t, bool parallel, struct cv_fail *why)
 {
@@ -42,6 +45,17 @@ void __wrap_cv_team_share(const struct cv_team *t, void *data, size_t bytes)
     (void)t;
     if (bytes == sizeof of_first)
         memcpy(data, &of_first, bytes);
+}
+
+int __wrap_fsync(int fd)
+{
+    struct stat is, wanted;
+
+    assert_int_equal(fstat(fd, &is), 0);
+    assert_int_equal(stat(of_first.temporary, &wanted), 0);
+    synced += closed && is.st_ino == wanted.st_ino;
+    errno = no_sync;
+    return no_sync ? -1 : 0;
 }
 
 /* ---------------------------------------------------------------- the sink */
@@ -90,7 +104,7 @@ static int run(struct cv_fail *why)
     int rc;
 
     fake_given = f;
-    created = closed = 0;
+    created = closed = synced = 0;
     the_sink.ops = &ops;
     rc = cv_job_run(&j, why);
     fake_free(f);
@@ -110,6 +124,23 @@ static void test_ranks_that_would_create_other_arrays_create_none(void **state)
     why = (struct cv_fail){0};
     assert_int_equal(run(&why), 0);
     assert_int_equal(created, 1);
+    assert_int_equal(unlink(of_first.temporary), 0);
+}
+
+/* What it wrote may be in the caches of its node alone when rank 0 gives the result its name. */
+static void test_each_rank_syncs_what_it_wrote(void **state)
+{
+    struct cv_fail why = {0};
+    (void)state;
+
+    assert_int_equal(run(&why), 0);
+    assert_int_equal(closed, 1);
+    assert_int_equal(synced, 1);
+    no_sync = EIO;
+    assert_int_equal(run(&why), -EIO);
+    assert_non_null(strstr(why.text, "can't be synced"));
+    assert_string_equal(why.file, path);
+    no_sync = 0;
     assert_int_equal(unlink(of_first.temporary), 0);
 }
 
@@ -134,6 +165,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranks_that_would_create_other_arrays_create_none),
+        cmocka_unit_test(test_each_rank_syncs_what_it_wrote),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
