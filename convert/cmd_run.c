@@ -17,6 +17,7 @@
 #include "convert/engine/result.h"
 #include "convert/filelist.h"
 #include "fp/clock.h"
+#include "fp/log.h"
 #include "fp/opt.h"
 
 #define TELL_MS   500u
@@ -198,7 +199,7 @@ static void left_out(void *arg, const char *what)
 static void note(void *arg, const char *what)
 {
     (void)arg;
-    fprintf(stderr, "fp-convert: WARN: %s\n", what);
+    FP_WARN("%s", what);
 }
 
 int cv_command_failed(int rc, const struct cv_fail *why, int status_fd)
@@ -220,7 +221,7 @@ int cv_command_failed(int rc, const struct cv_fail *why, int status_fd)
 
 int cv_command_mistake(const char *text, const char *command)
 {
-    fprintf(stderr, "fp-convert: ERROR: %s: fp-convert %s --help\n", text, command);
+    FP_ERROR("%s: fp-convert %s --help", text, command);
     return 2;
 }
 
