@@ -16,6 +16,7 @@
 #include "convert/engine/engine.h"
 #include "convert/filelist.h"
 #include "fp/clock.h"
+#include "fp/log.h"
 #include "fp/opt.h"
 
 #define TELL_MS   500u
@@ -139,11 +140,35 @@ struct telling {
     uint64_t next_ms;
 };
 
-static void put_line(int fd, json_t *o)
+/* Paths are bytes, and may be cut: JSON has UTF-8 alone, so that each byte which is none becomes '?'. */
+static json_t *words_of(const char *text)
 {
-    char *text = json_dumps(o, JSON_COMPACT);
+    json_t *whole = json_string(text);
+    char copy[PATH_MAX + 1024];
 
-    if (text && dprintf(fd, "%s\n", text) < 0)
+    if (whole)
+        return whole;
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *at = copy; *at;) {
+        unsigned char lead = (unsigned char)*at;
+        size_t n = strnlen(at, lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4);
+        json_t *one = json_stringn(at, n);
+
+        if (!one)
+            *at = '?';
+        at += one ? n : 1;
+        json_decref(one);
+    }
+    return json_string(copy);
+}
+
+/* otherwise: the line when memory is out (NULL: none), for who removes dumps relies on it. */
+static void put_line(int fd, json_t *o, const char *otherwise)
+{
+    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    const char *line = text ? text : otherwise;
+
+    if (line && dprintf(fd, "%s\n", line) < 0)
         (void)0; /* nobody listens any more: the work is the same */
     free(text);
     json_decref(o);
@@ -156,7 +181,7 @@ static int progress(void *arg, uint64_t done, uint64_t of)
 
     if (t->fd >= 0 && now >= t->next_ms) {
         t->next_ms = now + TELL_MS;
-        put_line(t->fd, json_pack("{sIsI}", "done", (json_int_t)done, "of", (json_int_t)of));
+        put_line(t->fd, json_pack("{sIsI}", "done", (json_int_t)done, "of", (json_int_t)of), NULL);
     }
     return cv_command_interrupted() ? -EINTR : 0;
 }
@@ -167,13 +192,13 @@ static void left_out(void *arg, const char *what)
 
     fprintf(stderr, "fp-convert: WARN: left out: %s\n", what);
     if (t->fd >= 0)
-        put_line(t->fd, json_pack("{ss}", "left_out", what));
+        put_line(t->fd, json_pack("{so}", "left_out", words_of(what)), "{\"left_out\":\"?\"}");
 }
 
 static void note(void *arg, const char *what)
 {
     (void)arg;
-    fprintf(stderr, "fp-convert: WARN: %s\n", what);
+    FP_WARN("%s", what);
 }
 
 int cv_command_failed(int rc, const struct cv_fail *why, int status_fd)
@@ -183,18 +208,19 @@ int cv_command_failed(int rc, const struct cv_fail *why, int status_fd)
     cv_fail_line(why, line, sizeof line);
     fprintf(stderr, "fp-convert: ERROR: %s\n", line);
     if (status_fd >= 0) {
-        json_t *o = json_pack("{sissssss}", "errno", rc, "failed", why->text, "file", why->file, "dataset", why->dataset);
+        json_t *o = json_pack("{sisososo}", "errno", rc, "failed", words_of(why->text), "file", words_of(why->file), "dataset", words_of(why->dataset));
 
+        snprintf(line, sizeof line, "{\"errno\":%d,\"failed\":\"?\"}", rc);
         if (o && why->offset_bytes != CV_NO_OFFSET)
             json_object_set_new(o, "offset", json_integer((json_int_t)why->offset_bytes));
-        put_line(status_fd, o);
+        put_line(status_fd, o, line);
     }
     return 1;
 }
 
 int cv_command_mistake(const char *text, const char *command)
 {
-    fprintf(stderr, "fp-convert: ERROR: %s: fp-convert %s --help\n", text, command);
+    FP_ERROR("%s: fp-convert %s --help", text, command);
     return 2;
 }
 

@@ -4,6 +4,9 @@
  * A chunk that is a piece of one block is read with one call and written with one; chunks that cross blocks cost a read for each row of each. So blocks that are all of one shape give the chunks
  * theirs, cut along the slowest dimensions until they are small enough, and grown again along them where they would be tiny.
  */
+#include <string.h>
+#include <xxhash.h>
+
 #include "convert/engine/plan.h"
 
 static uint64_t bytes_of(const struct cv_dataset *d, const uint64_t *shape)
@@ -137,4 +140,59 @@ void cv_plan_blocks(const struct cv_dataset *d, uint64_t limit_bytes, uint64_t t
         if (times < all)
             return;
     }
+}
+
+/* ---------------------------------------------------------------- comparing */
+
+/* With its length, so that two texts are not taken for two others. NULL: another one than "". */
+static uint64_t add_bytes(uint64_t sum, const void *data, size_t len)
+{
+    const uint64_t n = data ? len : UINT64_MAX;
+
+    sum = XXH64(&n, sizeof n, sum);
+    return data ? XXH64(data, len, sum) : sum;
+}
+
+static uint64_t add_text(uint64_t sum, const char *text)
+{
+    return add_bytes(sum, text, text ? strlen(text) : 0);
+}
+
+static uint64_t add_attrs(uint64_t sum, const struct cv_attrs *all)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        const struct cv_attr *a = &all->items[i];
+
+        sum = add_text(sum, a->name);
+        sum = add_text(sum, a->kind == CV_ATTR_TEXT ? a->text : NULL);
+        sum = add_bytes(sum, a->kind == CV_ATTR_INTS ? a->ints : NULL, a->count * sizeof *a->ints);
+        sum = add_bytes(sum, a->kind == CV_ATTR_FLOATS ? a->floats : NULL, a->count * sizeof *a->floats);
+    }
+    return sum;
+}
+
+static uint64_t add_dataset(uint64_t sum, const struct cv_dataset *d, const uint64_t *chunk)
+{
+    const uint64_t words[] = {d->type.kind, d->type.size_bytes, d->rank, d->gaps, d->has_fill, d->fill_is_whole, (uint64_t)d->fill_whole};
+
+    sum = add_text(sum, d->name);
+    sum = add_bytes(sum, words, sizeof words);
+    sum = add_bytes(sum, &d->fill, sizeof d->fill);
+    sum = add_bytes(sum, chunk, CV_RANK_MAX * sizeof *chunk);
+    for (unsigned i = 0; i < d->rank; i++) {
+        const uint64_t dim[] = {d->dims[i].size, d->dims[i].steps};
+
+        sum = add_text(sum, d->dims[i].name);
+        sum = add_bytes(sum, dim, sizeof dim);
+    }
+    return add_attrs(sum, &d->attrs);
+}
+
+uint64_t cv_plan_sum(const struct cv_model *m, const uint64_t (*chunk)[CV_RANK_MAX])
+{
+    uint64_t sum = add_attrs(m->ndatasets, &m->attrs);
+
+    for (size_t k = 0; k < m->ndatasets; k++)
+        sum = add_dataset(sum, &m->datasets[k], chunk[k]);
+    return sum;
 }

@@ -19,5 +19,7 @@ bool cv_plan_is_cut(const struct cv_dataset *d, const uint64_t *wanted, const ui
 void cv_plan_slab(const struct cv_dataset *d, uint64_t limit_bytes, uint64_t tile[CV_RANK_MAX]);
 /* The same where the output takes boxes of any shape, and blocks are what a library decompresses as a whole: whole blocks, as many along the fastest dimensions as limit_bytes allow. */
 void cv_plan_blocks(const struct cv_dataset *d, uint64_t limit_bytes, uint64_t tile[CV_RANK_MAX]);
+/* Of all that the file says of its arrays: names, types, dimensions, chunks, fill values, attributes. Another one for another file, but for chance. */
+uint64_t cv_plan_sum(const struct cv_model *m, const uint64_t (*chunk)[CV_RANK_MAX]);
 
 #endif

@@ -263,17 +263,22 @@ static int set_attribute(const struct cv_result *r, const char *name, const char
     return cv_fail(why, -errno, r->path, NULL, CV_NO_OFFSET, "its attribute %s can't be set: %s", name, fp_strerror(-errno));
 }
 
+int cv_result_sync(const struct cv_result *r, struct cv_fail *why)
+{
+    int rc = sync_path(r->temporary);
+
+    return rc ? cv_fail(why, rc, r->path, NULL, CV_NO_OFFSET, "it can't be synced: %s", fp_strerror(rc)) : 0;
+}
+
 int cv_result_name(const struct cv_result *r, const char *converted, const char *of, bool replace, struct cv_fail *why)
 {
     char dir[PATH_MAX];
     int rc = set_attribute(r, CV_CONVERTED, converted, why);
 
     rc = rc ? rc : set_attribute(r, CV_OF, of, why);
+    rc = rc ? rc : cv_result_sync(r, why);
     if (rc)
         return rc;
-    rc = sync_path(r->temporary);
-    if (rc)
-        return cv_fail(why, rc, r->path, NULL, CV_NO_OFFSET, "it can't be synced: %s", fp_strerror(rc));
     rc = FP_FAULT_POINT("convert-name");
     rc = rc ? rc : replace && of ? replace_its_own(r, of, why) : rename_it(r, replace);
     if (rc == -EEXIST)

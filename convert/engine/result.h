@@ -36,6 +36,8 @@ int cv_result_is_of(const char *path, const char *of, struct cv_fail *why);
 /* Between a look at what has a name (cv_result_is_of) and a change of it nobody else changes it who has asked for this, on any mount: a lock on a file in its directory, which goes with it. A descriptor; wait false: -EWOULDBLOCK if somebody has it. */
 int cv_result_lock(const char *path, bool wait);
 void cv_result_unlock(const char *path, int fd);
+/* What this node has of the temporary file is on the disk: each rank calls it for what it wrote, for no other's call can do that. */
+int cv_result_sync(const struct cv_result *r, struct cv_fail *why);
 /* Synced, its attributes set (converted, of NULL: none; a file system without attributes is fine), named, the directory synced. replace false: -EEXIST if the name is taken, and it stays temporary; with of it also does if it is taken by what is of another source. */
 int cv_result_name(const struct cv_result *r, const char *converted, const char *of, bool replace, struct cv_fail *why);
 /* Whatever is under the temporary name is removed: a file, or a directory with all in it. */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "convert/buffer.h"
+#include "convert/engine/changes.h"
 #include "convert/engine/cover.h"
 #include "convert/engine/engine.h"
 #include "convert/engine/gather.h"
@@ -26,6 +27,7 @@
 #define SHARE       4u
 #define SLAB_BYTES  (16u << 20) /* of an output that is stored as a whole: more makes it no faster */
 #define MEMORY_MIN  (1u << 20)
+#define OPEN_TRIES  3u
 #define ALIGN_MAX_BYTES (16 << 20)
 
 struct run {
@@ -43,7 +45,7 @@ struct run {
     struct cv_result result, xdmf;
     bool cut_said;                /* that chunks are not of the shape that the user wants */
     bool had_xdmf;                /* one was there before */
-    struct stat *inputs;          /* as they were before anything was read */
+    struct cv_changes changes;    /* of the inputs, since before anything was opened */
 };
 
 static struct cv_model *model_of(const struct run *r)
@@ -58,19 +60,25 @@ static int no_memory(struct cv_fail *why)
 
 /* ---------------------------------------------------------------- before */
 
+/* File systems over a network may know only since it was opened that a file has been written, which is no change while it is read: then all are opened anew. */
 static int open_source(struct run *r, struct cv_fail *why)
 {
     struct cv_source_options o = r->job->in;
-    int rc;
 
     o.memory_bytes = r->job->memory_bytes / SHARE;
-    rc = r->job->from->open(&o, &r->source, why);
-    if (rc)
-        return rc;
-    r->inputs = calloc(r->source->ninputs + 1, sizeof *r->inputs);
-    for (size_t i = 0; r->inputs && i < r->source->ninputs; i++)
-        (void)stat(r->source->inputs[i].path, &r->inputs[i]);
-    return r->inputs ? 0 : no_memory(why);
+    for (unsigned n = 1;; n++) {
+        int rc = cv_changes_begin(&r->changes, r->job->from, o.paths, o.npaths, why);
+
+        rc = rc ? rc : r->job->from->open(&o, &r->source, why);
+        if (rc)
+            return rc;
+        rc = cv_changes_look(&r->changes, n < OPEN_TRIES ? NULL : why);
+        if (rc == 0 || n == OPEN_TRIES)
+            return rc;
+        r->source->ops->close(r->source);
+        r->source = NULL;
+        cv_changes_fini(&r->changes);
+    }
 }
 
 static int choose_blocks(struct run *r, size_t k, struct cv_fail *why)
@@ -191,6 +199,14 @@ static int prepare(struct run *r, struct cv_fail *why)
     return rc ? rc : cv_sink_check(r->job->to, model_of(r), why);
 }
 
+/* Ranks that create other arrays than each other wait for each other for ever, or damage the file: nodes may have the schema in two versions, and see a file that grows at two lengths. */
+static int compare_ranks(const struct run *r, struct cv_fail *why)
+{
+    if (cv_team_same(&r->team, cv_plan_sum(model_of(r), (const uint64_t(*)[CV_RANK_MAX])r->chunk)))
+        return 0;
+    return cv_fail(why, -EINVAL, NULL, NULL, CV_NO_OFFSET, "the ranks do not agree on what is to be written: the schema and the inputs must be the same for all of them, and not change");
+}
+
 /* Ranks that write one file through a library may wait for each other for ever when the disk is full in the midst of a collective call, so what can be known of that is known before: it is not compressed,
  * and there is no room for it. */
 static int look_at_room(const struct run *r, struct cv_fail *why)
@@ -246,9 +262,9 @@ static int look_at_names(const struct run *r, struct cv_fail *why)
 /* The result lies beside the dump, so the files of the dump tell what its file system likes; elsewhere it does no harm. */
 static size_t align_of(const struct run *r)
 {
-    blksize_t like = r->source->ninputs ? r->inputs[0].st_blksize : 0;
+    size_t like = r->changes.block_bytes;
 
-    return like > 0 && (like & (like - 1)) == 0 && like <= ALIGN_MAX_BYTES ? (size_t)like : 0;
+    return (like & (like - 1)) == 0 && like <= ALIGN_MAX_BYTES ? like : 0;
 }
 
 static int create(struct run *r, struct cv_fail *why)
@@ -377,23 +393,6 @@ static int write_xdmf(struct run *r, struct cv_fail *why)
     return rc ? rc : cv_result_name(&r->xdmf, r->job->converted, r->job->of, r->job->replace, why);
 }
 
-/* Who writes a dump while it is read would have something of both in the result. */
-static int look_for_changes(const struct run *r, struct cv_fail *why)
-{
-    struct stat st;
-
-    for (size_t i = 0; i < r->source->ninputs; i++) {
-        const char *path = r->source->inputs[i].path;
-        const struct stat *was = &r->inputs[i];
-
-        if (!was->st_ino)
-            continue; /* the source has another name for it */
-        if (stat(path, &st) < 0 || st.st_ino != was->st_ino || st.st_size != was->st_size || st.st_mtim.tv_sec != was->st_mtim.tv_sec || st.st_mtim.tv_nsec != was->st_mtim.tv_nsec)
-            return cv_fail(why, -EAGAIN, path, NULL, CV_NO_OFFSET, "it was changed while it was converted: convert it when it is written");
-    }
-    return 0;
-}
-
 /* The XDMF file has its name first: whoever waits for the result finds both. If the result gets none, one that is new, or without an old result, goes again. */
 static int name_all(struct run *r, struct cv_fail *why)
 {
@@ -401,9 +400,6 @@ static int name_all(struct run *r, struct cv_fail *why)
 
     if (r->team.rank)
         return 0;
-    rc = look_for_changes(r, why);
-    if (rc)
-        return rc;
     if (r->job->xdmf)
         rc = write_xdmf(r, why);
     if (rc)
@@ -422,7 +418,7 @@ static void release(struct run *r)
         free(r->wanted[k]);
     free(r->wanted);
     free(r->asked);
-    free(r->inputs);
+    cv_changes_fini(&r->changes);
     free(r->whole);
     free(r->chunk);
     free(r->tile);
@@ -439,12 +435,16 @@ int cv_job_run(const struct cv_job *j, struct cv_fail *why)
     if (rc)
         return rc;
     rc = cv_team_agree(&r.team, prepare(&r, why), why);
+    rc = rc ? rc : compare_ranks(&r, why);
     rc = rc ? rc : cv_team_agree(&r.team, create(&r, why), why);
     for (size_t k = 0; rc == 0 && k < model_of(&r)->ndatasets; k++)
         rc = cv_team_agree(&r.team, convert_dataset(&r, k, why), why);
     if (r.sink && rc == 0) {
         rc = j->to->close(r.sink, why);
         r.sink = NULL;
+        if (rc == 0 && r.team.size > 1) /* libraries do not sync what they close, and rank 0 only what its own node has */
+            rc = cv_result_sync(&r.result, why);
+        rc = rc ? rc : cv_changes_look(&r.changes, why);
     }
     rc = cv_team_agree(&r.team, rc, why);
     if (r.sink)

@@ -48,6 +48,16 @@ int cv_team_agree(const struct cv_team *t, int rc, struct cv_fail *why)
     return all.rc;
 }
 
+bool cv_team_same(const struct cv_team *t, uint64_t number)
+{
+    uint64_t mine[2] = {number, ~number}, least[2];
+
+    if (t->size == 1)
+        return true;
+    MPI_Allreduce(mine, least, 2, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
+    return least[0] == ~least[1]; /* the least is the greatest */
+}
+
 void cv_team_share(const struct cv_team *t, void *data, size_t bytes)
 {
     if (t->size > 1)

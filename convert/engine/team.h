@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "convert/fail.h"
 
@@ -15,6 +16,8 @@ int cv_team_join(struct cv_team *t, bool parallel, struct cv_fail *why);
 void cv_team_settings(void);
 /* The least of all ranks' rc (the worst): what each then returns. The reason of the rank that has it goes to all. */
 int cv_team_agree(const struct cv_team *t, int rc, struct cv_fail *why);
+/* All ranks have this number. */
+bool cv_team_same(const struct cv_team *t, uint64_t number);
 /* What rank 0 has, to all. */
 void cv_team_share(const struct cv_team *t, void *data, size_t bytes);
 /* Ends MPI if cv_team_join began it. */

@@ -169,6 +169,20 @@ static bool is_inside(const char *name)
     return strcmp(name, "md.idx") == 0 || strcmp(name, "profiling.json") == 0;
 }
 
+static bool directory_of(const char *path, char dir[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    struct stat st;
+
+    if (stat(path, &st) < 0 || strlen(path) >= PATH_MAX || (!S_ISDIR(st.st_mode) && !is_inside(slash ? slash + 1 : path)))
+        return false;
+    if (S_ISDIR(st.st_mode))
+        strcpy(dir, path);
+    else
+        snprintf(dir, PATH_MAX, "%.*s", slash && slash > path ? (int)(slash - path) : 1, slash ? path : ".");
+    return true;
+}
+
 static int add_input(struct adios *a, const char *path, struct cv_fail *why)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -599,6 +613,7 @@ static int read_box(struct cv_source *s, const struct cv_dataset *d, const struc
 const struct cv_source_ops cv_source_adios = {
     .name = "adios",
     .summary = "ADIOS2's BP4 and BP5, by its own library",
+    .directory = directory_of,
     .open = open_it,
     .read_box = read_box,
     .close = close_it,

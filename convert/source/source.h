@@ -33,6 +33,8 @@ struct cv_source_ops {
     const char *name;           /* the word of from= */
     const char *summary;
     bool needs_schema;
+    /* NULL: each input is one file. Else: is this one a directory, or in one that is read as a whole? Called before open. */
+    bool (*directory)(const char *path, char dir[PATH_MAX]);
     /* Opens and checks all inputs and makes the model, blocks and all; nothing of the arrays is read. */
     int (*open)(const struct cv_source_options *o, struct cv_source **out, struct cv_fail *why);
     /* len bytes of input i from off on, all of them: a short file is -ENODATA. NULL: read_box is there. */

@@ -19,11 +19,17 @@
 #include <unistd.h>
 
 #include "convert/watch/store.h"
+#include "convert/watch/tell.h"
 #include "convert/watch/worker.h"
+#include "fp/auxapp.h"
 #include "fp/err.h"
+#include "fp/log.h"
 #include "fp/memfd.h"
 
 #define FDS (CW_ONLY_FD + 1 - CW_STATUS_FD) /* that a process inherits, beside its standard ones */
+
+#define TOLD     256u            /* lines of logs that are remembered */
+#define LOG_HEAD "fp-convert: "
 
 /* A memory file, which nobody has to remove, however this process ends. A descriptor or negative errno. */
 static int list_file(const struct cw_list *list)
@@ -60,6 +66,7 @@ static void child(const struct cw_argv *l, int (*convert)(int argc, char **argv)
     for (int i = 0; i < FDS; i++)
         if (fds[i] >= 0 && dup2(high[i], CW_STATUS_FD + i) < 0)
             _exit(127);
+    fp_log_also(CW_STATUS_FD);
     (void)close_range(CW_STATUS_FD + FDS, ~0u, 0);
     exit(convert((int)l->n, (char **)(uintptr_t)l->items));
 }
@@ -117,7 +124,8 @@ int cw_worker_start(struct cw_worker *w, const struct cw_argv *l, int (*convert)
     w->status_fd = pipe_fd[0];
     w->lock_fd = lock_fd;
     w->done_bytes = w->of_bytes = w->told_ms = 0;
-    w->said[0] = w->left_out[0] = '\0';
+    w->said[0] = w->left_out[0] = w->error[0] = '\0';
+    w->notes = 0;
     w->moved_ms = w->moved_bytes = 0;
     w->hangs = false;
     w->bad = false;
@@ -146,10 +154,48 @@ static void note_failure(struct cw_worker *w, const json_t *o)
     w->bad = !cw_err_passes(-(int)json_integer_value(json_object_get(o, "errno")));
 }
 
+/* No line twice: all dumps of a job are alike. And so many of one conversion, which may have a hundred thousand inputs. */
+static void tell_note(struct cw_worker *w, const char *text)
+{
+    static uint64_t told[TOLD];
+    static size_t next;
+    uint64_t sum = cw_hash(0, text, strlen(text));
+
+    for (size_t i = 0; i < TOLD; i++)
+        if (told[i] == sum)
+            return;
+    if (w->notes++ >= CW_NOTES) {
+        if (w->notes == CW_NOTES + 1)
+            cw_tell_log(FP_AUX_WARN, "%.600s: its conversion says more of that kind", w->result);
+        return;
+    }
+    told[next++ % TOLD] = sum;
+    cw_tell_log(FP_AUX_WARN, "%.600s: %s", w->result, text);
+}
+
+/* A line of its log (fp/log.h); nobody else sees that. */
+static bool hear_log(struct cw_worker *w, const char *line)
+{
+    static const char warn[] = LOG_HEAD "WARN: ", error[] = LOG_HEAD "ERROR: ";
+
+    if (strncmp(line, warn, sizeof warn - 1) == 0) {
+        tell_note(w, line + sizeof warn - 1);
+        return true;
+    }
+    if (strncmp(line, error, sizeof error - 1) != 0)
+        return false;
+    snprintf(w->error, sizeof w->error, "%s", line + sizeof error - 1);
+    tell_note(w, w->error);
+    return true;
+}
+
 static void hear_line(struct cw_worker *w, const char *line)
 {
-    json_t *o = json_loads(line, 0, NULL);
+    json_t *o;
 
+    if (hear_log(w, line))
+        return;
+    o = json_loads(line, 0, NULL);
     if (json_object_get(o, "left_out"))
         snprintf(w->left_out, sizeof w->left_out, "%s", word(o, "left_out"));
     else if (json_object_get(o, "failed"))
@@ -216,16 +262,17 @@ void cw_worker_watch(struct cw_worker *w, uint64_t now_ms)
 bool cw_worker_ended(struct cw_worker *w, enum cw_end *end)
 {
     int status;
+    bool over = waitpid(w->pid, &status, WNOHANG) == w->pid;
 
-    if (waitpid(w->pid, &status, WNOHANG) != w->pid)
+    cw_worker_hear(w); /* whoever is to end waits for nobody to read */
+    if (!over)
         return false;
-    cw_worker_hear(w);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
         *end = w->action.what == CW_PART ? CW_END_PART : CW_END_DONE;
     } else if (WIFEXITED(status) && WEXITSTATUS(status) == 1 && w->said[0]) {
         *end = w->bad ? CW_END_BAD : CW_END_PASSING;
     } else if (WIFEXITED(status) && WEXITSTATUS(status) == 2) {
-        snprintf(w->said, sizeof w->said, "fp-convert does not take its options: see the log");
+        snprintf(w->said, sizeof w->said, "fp-convert does not take its options: %s", w->error);
         *end = CW_END_BAD;
     } else if (w->hangs) {
         snprintf(w->said, sizeof w->said, "fp-convert has neither read nor written anything for %u minutes", CW_HANG_MS / 60000u);

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -16,6 +18,7 @@ from harness.daemons import SLOW, wait_until
 from harness.files import write_file
 
 pytest.importorskip("h5py")
+TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 QUICK = ("--ckpt-quiet=500ms", "--ckpt-late=3s")
 
 
@@ -126,6 +129,40 @@ def test_a_dump_that_is_not_to_be_kept_goes_when_its_result_is_there(dumps):
     write_file(m.at("run/dump_0004/rank_3.raw"), d.bytes_of(4, 3)[:1000])
     wait_mark(m, "run/dump_0004", "failed ")
     assert len(os.listdir(m.at("run/dump_0004"))) == 4, "what could not be converted stays"
+
+
+def test_a_torn_dump_that_is_not_to_be_kept_stays_whatever_bytes_its_name_has(new_store):
+    """What was left out is said with the path, which is no UTF-8."""
+    s = new_store().up(benefactors=1, mounts=0, manager_args=QUICK)
+    m = s.add_mount("--auxapp=convert from=group to=hdf5 pattern=run/*/out.fpd keep=none")
+    local, there = os.path.join(s.dir, "out.fpd"), m.at("run/d\udce9p/out.fpd")
+    writer = "import sys, fpdump\nimport numpy as np\nwith fpdump.Writer(sys.argv[1]) as f:\n" \
+             "    for step in 1, 2:\n        with f.group(step):\n            f.put('/t', np.arange(1000.0))\n"
+    subprocess.run([sys.executable, "-c", writer, local], env=os.environ | {"PYTHONPATH": f"{TOP}/tools/fpdump", "PYTHONDONTWRITEBYTECODE": "1"}, check=True, timeout=50 * SLOW)
+    with open(local, "rb") as f:
+        torn = f.read()[:12000]  # in the second step
+    os.makedirs(os.path.dirname(there))
+    write_file(there, torn)
+
+    def text():
+        try:
+            return os.getxattr(there, "user.fp.convert")
+        except OSError:
+            return b""
+    wait_until(lambda: f"it to be done: {text()}\n{m.tail(8)}", 20, lambda: text().startswith(b"done "))
+    assert b"left out: " in text() and b"step 2" in text(), text()
+    time.sleep(1)
+    assert os.path.exists(there), "the whole groups of a stream that is torn are in no other file"
+
+
+def test_what_people_should_know_of_results_is_in_the_log_once(dumps):
+    d = dumps("chunk=8x8x8")
+    m, = d.store.mounts
+    for step in 7, 8:
+        d.write(step, [m])
+        wait_mark(m, d.dir_of(step), "done ")
+    wait_until("the line", 10, lambda: "the shape of chunks has 3 dimensions" in m.text())
+    assert m.text().count("the shape of chunks") == 1, m.text()
 
 
 def test_a_dump_that_is_written_anew_is_converted_anew(dumps):

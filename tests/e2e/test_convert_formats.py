@@ -462,6 +462,18 @@ def test_a_rank_of_mpi_that_fails_leaves_nothing(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["dump", "dump.yaml"]
 
 
+def test_ranks_of_mpi_that_do_not_see_the_same_make_nothing(tmp_path):
+    """Two schemas that both fit the files, as two nodes may have them."""
+    dump = Dump(tmp_path / "dump", 8).add("/t", "f8", (64, 40, 33)).write()
+    with open(dump.schema) as f:
+        text = f.read()
+    (tmp_path / "other.yaml").write_text(text.replace("/t", "/u"))
+    words = [command(tmp_path / "out", "hdf5", "raw", *dump.inputs, schema=schema, options=["--mpi"]) for schema in (dump.schema, tmp_path / "other.yaml")]
+    done = mpijob.here(1, *words[0], ":", "-n", "1", *words[1])
+    assert done.returncode != 0 and "the ranks do not agree on what is to be written" in done.stdout, done.stdout
+    assert sorted(os.listdir(tmp_path)) == ["dump", "dump.yaml", "other.yaml"]
+
+
 def test_parts_are_joined(tmp_path):
     dump = Dump(tmp_path / "dump", 6).add("/t", "f8", (17, 12, 9), ghost=1).add("/n", "i4", (41, 33)).write()
     parts = []

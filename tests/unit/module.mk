@@ -81,3 +81,9 @@ CW_WRAP := clock_gettime poll getxattr setxattr removexattr opendir readdir64 st
 $(O)/tests/unit/test_cv_watch_loop: ALL_LDFLAGS += $(CW_WRAP:%=-Wl,--wrap=%)
 $(O)/tests/unit/test_cv_watch_store: ALL_LDFLAGS += -Wl,--wrap=getxattr
 $(O)/tests/unit/test_cv_watch_breath: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=poll
+# What a coordinator tells of a conversion.
+$(O)/tests/unit/test_cv_worker: ALL_LDFLAGS += -Wl,--wrap=cw_tell_log
+
+# One rank of several, without MPI.
+CV_TEAM_WRAP := cv_team_join cv_team_agree cv_team_same cv_team_share fsync
+$(O)/tests/unit/test_cv_engine_team: ALL_LDFLAGS += $(CV_TEAM_WRAP:%=-Wl,--wrap=%)

@@ -248,6 +248,62 @@ static void test_plan_gives_regular_blocks_chunks_that_are_pieces_of_them(void *
     }
 }
 
+static uint64_t chunks[2][CV_RANK_MAX];
+
+static void rename_it(char **name, const char *to)
+{
+    free(*name);
+    *name = strdup(to);
+    assert_non_null(*name);
+}
+
+/* One thing of two equal models, in turns. False: there are no more. */
+static bool change(struct cv_model *m, unsigned what)
+{
+    struct cv_dataset *d = &m->datasets[1];
+
+    switch (what) {
+    case 0: rename_it(&d->name, "/d2"); return true;
+    case 1: d->type.size_bytes = d->type.size_bytes == 8 ? 16 : 8; return true;
+    case 2: d->type.kind = d->type.kind == CV_INT ? CV_UINT : CV_INT; return true;
+    case 3: d->dims[1].size++; return true;
+    case 4: rename_it(&d->dims[0].name, "z"); return true;
+    case 5: d->dims[0].steps = !d->dims[0].steps; return true;
+    case 6: chunks[1][0]++; return true;
+    case 7: d->has_fill = !d->has_fill; return true;
+    case 8: d->fill += 1; return true;
+    case 9: d->gaps = d->gaps == CV_GAPS_FILL ? CV_GAPS_REFUSE : CV_GAPS_FILL; return true;
+    case 10: return cv_attrs_text(&d->attrs, "units", "m") == 0;
+    case 11: return cv_attrs_ints(&m->attrs, "n", (const int64_t[]){1, 2}, 2) == 0;
+    case 12: return cv_attrs_ints(&m->attrs, "n", (const int64_t[]){1, 3}, 2) == 0;
+    case 13: return cv_attrs_floats(&m->attrs, "n", (const double[]){1, 3}, 2) == 0;
+    case 14: return cv_attrs_text(&m->attrs, "title", "") == 0;
+    case 15: d->rank = 1; return true;
+    case 16: m->ndatasets = 1; return true;
+    default: return false;
+    }
+}
+
+static void test_plan_tells_files_that_would_differ(void **state)
+{
+    struct fake *f = fake_new(62, &(struct fake_options){.datasets = 2, .rank = 2}), *same = fake_new(62, &(struct fake_options){.datasets = 2, .rank = 2});
+    uint64_t sums[32];
+    unsigned n = 0;
+    (void)state;
+
+    do {
+        sums[n] = cv_plan_sum(f->s.model, (const uint64_t(*)[CV_RANK_MAX])chunks);
+        for (unsigned i = 0; i < n; i++)
+            assert_true(sums[i] != sums[n]);
+        if (n == 0)
+            assert_true(cv_plan_sum(same->s.model, (const uint64_t(*)[CV_RANK_MAX])chunks) == sums[0]);
+    } while (change(f->s.model, n++));
+    assert_int_equal(n, 18);
+    f->s.model->ndatasets = 2;
+    fake_free(f);
+    fake_free(same);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +314,7 @@ int main(void)
         cmocka_unit_test(test_cover_of_many_blocks_of_a_grid_is_fast),
         cmocka_unit_test(test_plan_keeps_to_the_limit_and_to_the_array),
         cmocka_unit_test(test_plan_gives_regular_blocks_chunks_that_are_pieces_of_them),
+        cmocka_unit_test(test_plan_tells_files_that_would_differ),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
