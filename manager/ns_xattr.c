@@ -43,7 +43,7 @@ static bool is_name(const ProtobufCBinaryData *n, const char *name)
 static enum own own_of(const ProtobufCBinaryData *n)
 {
     /* These are kept as any other: what the aux-app of this name found, what a user says of a checkpoint, how a conversion is, and of what result a file is. */
-    static const char *const kept[] = {"user.fp.checksum", "user.fp.checkpoint", "user.fp.convert", "user.fp.convert_node", "user.fp.convert_of", "user.fp.convert_name", CONVERTED};
+    static const char *const kept[] = {"user.fp.checksum", "user.fp.checkpoint", "user.fp.convert", "user.fp.convert_node", "user.fp.convert_of", CONVERTED};
 
     if (!has_prefix(n, "user.fp."))
         return OWN_NONE;

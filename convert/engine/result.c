@@ -17,13 +17,13 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "convert/engine/result.h"
 #include "fp/err.h"
 #include "fp/fault.h"
 #include "fp/rmtree.h"
 
-#define LETTERS 10u
 #define LOCK    CV_TEMPORARY "lock" /* in each directory; of no set, and swept away with other temporary files if it is left */
 
 static void directory_of(const char *path, char dir[PATH_MAX])
@@ -39,10 +39,21 @@ void cv_result_directory(const struct cv_result *r, char dir[PATH_MAX])
     directory_of(r->path, dir);
 }
 
+void cv_result_letters(const char *base, char out[CV_LETTERS + 1])
+{
+    const char *dot = strrchr(base, '.');
+    uint64_t h = XXH64(base, dot ? (size_t)(dot - base) : strlen(base), 0);
+
+    for (unsigned i = 0; i < CV_LETTERS; i++, h /= 26)
+        out[i] = (char)('a' + h % 26);
+    out[CV_LETTERS] = '\0';
+}
+
 int cv_result_begin(struct cv_result *r, const char *path, struct cv_fail *why)
 {
-    unsigned char random[LETTERS];
-    char dir[PATH_MAX], letters[LETTERS + 1] = "";
+    unsigned char random[CV_LETTERS];
+    char dir[PATH_MAX], letters[CV_LETTERS + 1] = "", its[CV_LETTERS + 1];
+    const char *slash = strrchr(path, '/');
     struct stat st;
 
     if (strlen(path) >= sizeof r->path)
@@ -54,9 +65,10 @@ int cv_result_begin(struct cv_result *r, const char *path, struct cv_fail *why)
         return cv_fail(why, -ENOENT, dir, NULL, CV_NO_OFFSET, "the directory of the result can't be used: %s", errno ? fp_strerror(-errno) : "it is none");
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
         return cv_fail(why, -EIO, NULL, NULL, CV_NO_OFFSET, "no random numbers for a temporary name");
-    for (unsigned i = 0; i < LETTERS; i++)
+    cv_result_letters(slash ? slash + 1 : path, its);
+    for (unsigned i = 0; i < CV_LETTERS; i++)
         letters[i] = (char)('a' + random[i] % 26);
-    if (snprintf(r->temporary, sizeof r->temporary, "%s/%s%s", dir, CV_TEMPORARY, letters) >= (int)sizeof r->temporary)
+    if (snprintf(r->temporary, sizeof r->temporary, "%s/%s%s%s", dir, CV_TEMPORARY, its, letters) >= (int)sizeof r->temporary)
         return cv_fail(why, -ENAMETOOLONG, path, NULL, CV_NO_OFFSET, "no room for a temporary name beside it");
     return 0;
 }
@@ -240,10 +252,6 @@ static int replace_its_own(const struct cv_result *r, const char *of, struct cv_
 
 void cv_result_made(struct cv_result *r)
 {
-    const char *slash = strrchr(r->path, '/'), *name = slash ? slash + 1 : r->path;
-
-    if (setxattr(r->temporary, CV_NAME, name, strlen(name), 0) < 0)
-        errno = 0; /* then it is told by its age alone */
     r->lock_fd = open(r->temporary, O_RDONLY | O_CLOEXEC);
     if (r->lock_fd > 0)
         (void)flock(r->lock_fd, LOCK_EX | LOCK_NB); /* a library may have one already, which does as well */

@@ -6,17 +6,22 @@
 
 #include "convert/fail.h"
 
-#define CV_TEMPORARY ".fp-convert-" /* and letters: no digits, of which a store might read a time step */
+#define CV_TEMPORARY ".fp-convert-" /* and letters: no digits, of which a store might read a time step. First those of the name that it is to get, then others */
+#define CV_LETTERS   8u
 #define CV_CONVERTED "user.fp.converted"
 #define CV_OF        "user.fp.convert_of"    /* "STAMP SOURCE": what a result was made of; what is in the stamp, and a source, who asked for it says (watch/results.h). No blank is in the stamp */
 #define CV_OF_MAX    (PATH_MAX + 256)        /* bytes of its value, and a NUL */
-#define CV_NAME      "user.fp.convert_name" /* of a temporary file: which name it is to get, so that who may write that one knows what is left of others */
 
 struct cv_result {
     char path[PATH_MAX], temporary[PATH_MAX];
     int lock_fd; /* holds a lock on the temporary file, so that nobody takes it for left over; 0: none */
 };
 
+/*
+ * What the temporary names of a result of this name begin with behind CV_TEMPORARY, whatever its ending: the XDMF file beside it has the same. So what is left of one can be told from what others are
+ * just making, at whatever moment it was killed.
+ */
+void cv_result_letters(const char *base, char out[CV_LETTERS + 1]);
 /* A temporary name beside path. -ENAMETOOLONG, -ENOENT: its directory is not there. Nothing is made. */
 int cv_result_begin(struct cv_result *r, const char *path, struct cv_fail *why);
 /* Where it is made. */
@@ -27,7 +32,7 @@ int cv_result_free(const char *path, struct cv_fail *why);
 int cv_result_can_replace(const char *path, bool directory, struct cv_fail *why);
 /* -EEXIST if the result's name is that of a file that it is made of, by whatever name (NULL: none). */
 int cv_result_spares(const char *path, const char *read, struct cv_fail *why);
-/* The temporary file is there: it is locked, and its attribute CV_NAME is set, where the file system has attributes. */
+/* The temporary file is there: it is locked. */
 void cv_result_made(struct cv_result *r);
 /* The source in a value of CV_OF; NULL: there is none. */
 const char *cv_of_source(const char *of);

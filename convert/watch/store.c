@@ -313,17 +313,12 @@ int cw_store_lock(const struct cw_store *s, const char *path)
 }
 
 /* Was it to become this one, or the .xmf beside? */
-static bool was_for(int fd, const char *name)
+static bool was_for(const char *name, const char *result)
 {
-    char value[NAME_MAX + 1];
-    ssize_t n = fgetxattr(fd, CV_NAME, value, sizeof value - 1);
-    const char *dot = strrchr(name, '.');
-    size_t stem = dot ? (size_t)(dot - name) : strlen(name);
+    char letters[CV_LETTERS + 1];
 
-    if (n <= 0)
-        return false;
-    value[n] = '\0';
-    return strcmp(value, name) == 0 || (strncmp(value, name, stem) == 0 && strcmp(value + stem, ".xmf") == 0);
+    cv_result_letters(result, letters);
+    return strncmp(name + strlen(CV_TEMPORARY), letters, CV_LETTERS) == 0;
 }
 
 static bool is_stale(int dir, const char *name, const char *result)
@@ -331,7 +326,7 @@ static bool is_stale(int dir, const char *name, const char *result)
     int fd = openat(dir, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     struct stat st;
     /* Who writes it holds a lock on it, until it is named. */
-    bool stale = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && (was_for(fd, result) || (fstat(fd, &st) == 0 && st.st_mtime + STALE_S < time(NULL)));
+    bool stale = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && (was_for(name, result) || (fstat(fd, &st) == 0 && st.st_mtime + STALE_S < time(NULL)));
 
     if (fd >= 0)
         close(fd);

@@ -1,5 +1,6 @@
 /* What the coordinator looks for in a mounted store, in a directory that stands for one: files that the pattern names, all or those of one set; parts that are nobody's. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -222,6 +224,41 @@ static void test_a_result_is_removed_by_who_makes_it_of_the_same_dump(void **sta
     assert_false(is_there("run/dump_1.h5") || is_there("run/.fp-convert-lock"));
 }
 
+/* The temporary name that a result of this name has; of the directory run. */
+static void put_temporary(const char *base, char path[64])
+{
+    char letters[CV_LETTERS + 1];
+
+    cv_result_letters(base, letters);
+    snprintf(path, 64, "run/" CV_TEMPORARY "%sabcdefgh", letters);
+    put(path);
+}
+
+/* Whenever he was killed: between the file and whatever could be said of it there is always a moment. */
+static void test_what_who_was_killed_has_left_is_removed_at_once_and_nobody_elses(void **state)
+{
+    char mine[64], beside[64], others[64], name[PATH_MAX];
+    int fd;
+    (void)state;
+
+    put_temporary("dump_1.h5", mine);
+    put_temporary("dump_2.h5", others);
+    assert_false(cw_store_sweep(&store, "run/dump_1.h5"));
+    assert_true(!is_there(mine) && is_there(others));
+    put_temporary("dump_1.xmf", beside);
+    assert_string_equal(beside, mine);
+    assert_int_equal(snprintf(name, sizeof name, "%s/%s", top, mine) < (int)sizeof name, 1);
+    fd = open(name, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0); /* he lives */
+    assert_false(cw_store_sweep(&store, "run/dump_1.h5"));
+    assert_true(is_there(mine));
+    close(fd);
+    assert_false(cw_store_sweep(&store, "run/dump_1.h5"));
+    assert_false(is_there(mine));
+    assert_true(cw_store_sweep(&store, "run/dump_2.h5"));
+    assert_false(is_there(others));
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
@@ -232,6 +269,7 @@ int main(void)
         T(a_file_that_was_written_since_stays_with_those_before_it),
         T(an_xdmf_file_that_is_not_of_this_dump_is_in_the_way),
         T(a_result_is_removed_by_who_makes_it_of_the_same_dump),
+        T(what_who_was_killed_has_left_is_removed_at_once_and_nobody_elses),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
