@@ -179,6 +179,8 @@ void cl_requests_release_later(void *core); /* arms the timer; posted */
 void cl_requests_release_now(struct cl_core *c);
 
 /* torn.c; core loop */
+/* Of what says that a file is not whole: the manager has the mark, on its disk or, where that is full or fails, until it takes it. Else it is to be said to the next one. */
+bool cl_is_kept(int status);
 void cl_torn_release(struct cl_core *c, const Fp__Release *r);                  /* sends it; it has torn_ino */
 void cl_torn_keep(struct cl_core *c, const struct cl_released *list, size_t n); /* of what was not sent, and is not going to be */
 int cl_torn_hello(struct cl_core *c, Fp__Hello *h);                             /* names all in it; the caller frees torn_ino */

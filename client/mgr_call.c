@@ -23,7 +23,7 @@
  *                           the time that its session takes to end, if that is longer: who is dead is not to be an error
  *   session forgotten       with a slot and sent before: -EIO, since nobody knows whether it was executed;
  *                           else sent
- *   cl_mgr_say              sent again after the next hello, whatever the answer was but that it was taken
+ *   cl_mgr_say              sent again after the next hello, unless the manager has it (cl_is_kept)
  * In each case the callback comes exactly once. A request given up while it is under way stays in
  * the list, detached, until its answer comes or the connection breaks, because its slot must not be used for
  * another meanwhile. When such a late answer tells that an inode was opened, it is released.
@@ -284,7 +284,7 @@ static void on_reply(void *arg, int status, const struct fp_rpc_in *in)
     }
     cl_calls_done(&c->calls, &q->call);
     c->was_refused = q->refused;
-    if (q->said && status != 0) {
+    if (q->said && !cl_is_kept(status)) {
         not_sent(c, q, status);
     } else {
         if (detached)

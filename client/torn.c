@@ -2,6 +2,8 @@
  * Files that a program has left half (killed, or told an error): their release is a request, and until the manager has answered that the mark is stored the file is kept here, and each
  * hello names it. A manager that is killed at the same moment would know nothing else of it: once it is released, no hello names the file as open.
  *
+ * A manager whose disk takes nothing has it, too: it marks the file as soon as the disk does (manager/lostclose.c). To say it again later would be wrong: the file may be written anew by then, and is whole.
+ *
  * Called by mgr_call.c and mgr_link.c, on the core loop. What is kept is under way in a request of this connection, or waits for the next hello; when a connection has ended, all of it does.
  */
 #include <errno.h>
@@ -45,12 +47,17 @@ static void forget(struct cl_core *c, const struct cl_torn *only)
     }
 }
 
+bool cl_is_kept(int status)
+{
+    return status == 0 || status == -ENOSPC || status == -EIO;
+}
+
 static void on_answer(void *arg, int status, const struct fp_rpc_in *in)
 {
     struct cl_torn *t = arg;
     if (in)
         fp_rpc_payload_free(in->payload);
-    if (in && status == 0)
+    if (in && cl_is_kept(status))
         forget(t->c, t);
 }
 

@@ -626,6 +626,7 @@ int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h
     s->seen_ms = c->now.ms;
     set_expired(c, s, false);
     rc = mgr_torn_told(c, s, h->torn_ino, h->n_torn_ino);
+    rq->durable |= h->n_torn_ino > 0; /* it is not said again, once this is answered */
     if (!rc && h->open_known)
         rc = take_opens(c, s, h, r);
     if (!rc && h->open_known)
@@ -637,7 +638,7 @@ int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h
         set_settled(c, s, c->now.ms + UNKNOWN_SETTLE_MS);
     rc = rc ? rc : bury(c, s);
     if (!rc && (h->early || c->early_session == s->id)) {
-        rq->durable = h->early && c->early_session != s->id; /* as where numbers are given */
+        rq->durable |= h->early && c->early_session != s->id; /* as where numbers are given */
         rc = early_set(c, h->early ? s->id : 0);
     }
     told_by_hello(c, s, r);

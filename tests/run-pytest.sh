@@ -52,7 +52,7 @@ run_pytest() { # words before the command... -- pytest arguments...
     call_pytest "${several[@]}" "$folder" "$@"
     local rc=$?
     line+=" $(tail -n 1 "$log" | tr -d '=' | sed 's/^ *//; s/ *$//')"
-    [ "$rc" -ne 1 ] || ! run_again || rc=0
+    [ "$rc" -ne 1 ] || ! run_again "$@" || rc=0
     [ "$rc" -eq 0 ] || [ "$rc" -eq 5 ] || bad=$rc # 5: nothing was selected
 }
 
@@ -63,10 +63,13 @@ call_pytest() { # pytest arguments...; `before` and `run` stand before it
 }
 
 # 0: those that have failed were few, and all of them pass now.
-run_again() {
+run_again() { # pytest arguments of before...
     local tests
     mapfile -t tests < <(sort -u "$failed")
     [ -n "${CI:-}" ] && [ "${#tests[@]}" -gt 0 ] && [ "${#tests[@]}" -le "$AGAIN" ] || return 1
+    case "${FP_BIN:-} $* " in
+    */asan/* | */tsan/* | *" -x "* | *" --exitfirst "* | *" --maxfail"*) return 1 ;; # a race is seen once in a hundred runs; not all tests have run
+    esac
     echo "-- again, alone: ${tests[*]##*/}"
     call_pytest "${tests[@]}" || return 1
     line+="; passed when run again, alone: ${tests[*]##*/}"

@@ -174,7 +174,7 @@ const char *cv_of_source(const char *of)
 int cv_result_is_of(const char *path, const char *of, struct cv_fail *why)
 {
     char its[CV_OF_MAX];
-    ssize_t n = getxattr(path, CV_OF, its, sizeof its - 1);
+    ssize_t n = lgetxattr(path, CV_OF, its, sizeof its - 1); /* a link is none of a dump's results, wherever it leads */
     const char *source = cv_of_source(of), *other;
 
     if (n < 0 && errno == ENOENT)
@@ -210,6 +210,7 @@ int cv_result_lock(const char *path, bool wait)
 
         if (fd < 0)
             return -errno;
+        (void)fchmod(fd, 0666); /* who is killed may leave it, and it is to be in nobody else's way; not its owner: it is so already */
         if (flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)) < 0) {
             err = errno;
             close(fd);

@@ -87,3 +87,37 @@ bool cw_mark_says(const struct cw_store *s, const struct cw_group *g, const char
     snprintf(now, sizeof now, "%016" PRIx64, cw_group_stamp(g));
     return strncmp(of, now, CW_STAMP_BYTES - 1) == 0;
 }
+
+/* As when they came before they were known to be of a set: to ask for each of thousands would take as many requests. */
+static bool have_marks_of_their_own(const struct cw_store *s, const struct cw_groups *groups, const struct cw_group *g)
+{
+    char its[PATH_MAX + 1], text[CW_MARK_MAX] = "";
+
+    for (size_t i = 0; i < g->nfiles; i++) {
+        snprintf(its, sizeof its, "/%s", g->files[i].path);
+        if (cw_groups_find(groups, its))
+            return true;
+    }
+    return cw_store_get(s, g->files[0].path, CW_MARK, text, sizeof text) == 0 && text[0];
+}
+
+struct cw_group *cw_marks_of_files_end(const struct cw_store *s, struct cw_groups *groups, struct cw_group *g)
+{
+    char key[PATH_MAX + 1], its[PATH_MAX + 1];
+
+    if (!have_marks_of_their_own(s, groups, g))
+        return g;
+    snprintf(key, sizeof key, "%s", g->key);
+    for (size_t i = 0; i < g->nfiles; i++) {
+        struct cw_group *one;
+
+        cw_store_take_off(s, g->files[i].path, CW_MARK);
+        snprintf(its, sizeof its, "/%s", g->files[i].path);
+        one = cw_groups_find(groups, its);
+        if (!one || one->phase == CW_RUNNING)
+            continue;
+        cw_groups_drop(groups, one);
+        g = cw_groups_find(groups, key);
+    }
+    return g;
+}

@@ -20,5 +20,10 @@ int cw_mark_put_of(const struct cw_store *s, const struct cw_group *g, uint64_t 
 bool cw_mark_is_by(const struct cw_store *s, const struct cw_group *g, uint64_t declared);
 /* It is, and it is of the files as they are now. */
 bool cw_mark_says(const struct cw_store *s, const struct cw_group *g, const char *word);
+/*
+ * The dump is converted, and its mark is of the directory that is the set. Files that came before they were known to be of one have marks of their own, and were converted, or could not be, as such: these go, since nobody else
+ * would take them off, and so do groups of such a file alone that do not run. Returns g, which may have moved.
+ */
+struct cw_group *cw_marks_of_files_end(const struct cw_store *s, struct cw_groups *groups, struct cw_group *g);
 
 #endif

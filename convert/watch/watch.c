@@ -126,6 +126,52 @@ static void sweep(struct watch *w, const struct cw_group *g, const char *result)
     w->swept_ms = fp_now_ms();
 }
 
+/* All that may make a conversion fail that would not fail by another declaration. */
+static uint64_t declared(const struct cw_options *o)
+{
+    uint64_t h = cw_hash(o->digest, o->into ? o->into : "", o->into ? strlen(o->into) : 0);
+
+    h = cw_hash(h, &o->keep_none, sizeof o->keep_none);
+    return cw_hash(h, &o->xdmf, sizeof o->xdmf);
+}
+
+/* Its end, with the stamp of its files. False: it can't be said now, as when the manager is away: then it has not ended, or whoever waits for it would wait for ever. */
+static bool mark_end(struct watch *w, struct cw_group *g, uint64_t stamp, const char *text)
+{
+    int rc = cw_mark_put_of(&w->store, g, stamp, declared(w->o));
+
+    rc = rc ? rc : cw_mark(&w->store, g, text);
+    if (rc == 0)
+        return true;
+    cw_tell_log(FP_AUX_WARN, "%s: how its conversion has ended can't be written into the store: %s: tried again", g->files[0].path, fp_strerror(rc));
+    cw_group_ended(g, CW_END_PASSING, fp_now_ms());
+    return false;
+}
+
+static void failed(struct watch *w, struct cw_group *g, const char *why)
+{
+    char text[CW_MARK_MAX];
+
+    g->phase = CW_FAILED;
+    snprintf(text, sizeof text, "failed %.1000s", why);
+    if (!mark_end(w, g, cw_group_stamp(g), text))
+        return;
+    cw_tell_count("failed", 1);
+    cw_tell_log(FP_AUX_WARN, "%s is not converted: %s", g->files[0].path, why);
+}
+
+/* Whose it is now, or whether somebody else is at it, the next look says. */
+static void not_removed(struct watch *w, struct cw_group *g, const char *result, int rc)
+{
+    char why[CW_MARK_MAX];
+
+    g->next_ms = fp_now_ms() + CW_LOOK_MS;
+    if (rc == -EWOULDBLOCK || rc == -EEXIST || cw_err_passes(-rc))
+        return;
+    snprintf(why, sizeof why, "%.600s, which is of this dump as it was before, can't be removed: %s", result, fp_strerror(rc));
+    failed(w, g, why);
+}
+
 static void begin(struct watch *w, struct cw_group *g, const struct cw_action *a, const char *dir, const char *result, int lock)
 {
     struct cw_worker *worker = free_worker(w);
@@ -133,7 +179,7 @@ static void begin(struct watch *w, struct cw_group *g, const struct cw_action *a
     char text[CW_NODE_MAX + 40], part[PATH_MAX], of[CV_OF_MAX];
     int64_t mtime;
     uint64_t size;
-    int rc = -ENOMEM;
+    int rc;
 
     if (w->o->into)
         cw_store_make_dir(&w->store, w->o->into);
@@ -141,11 +187,12 @@ static void begin(struct watch *w, struct cw_group *g, const struct cw_action *a
     g->stamp = cw_group_stamp(g);
     cw_result_of(g, a->what == CW_PART ? a->part.stamp : g->stamp, dir, of);
     worker->replaces = cw_store_stat(&w->store, result, &mtime, &size) != -ENOENT;
-    if (a->what == CW_PART && worker->replaces && cw_result_remove(&w->store, result, of) < 0) { /* it refers to parts by their names: it would have something of both */
+    if (a->what == CW_PART && worker->replaces && (rc = cw_result_remove(&w->store, result, of)) < 0) { /* it refers to parts by their names: it would have something of both */
         close(lock);
-        g->next_ms = fp_now_ms() + CW_LOOK_MS; /* whose it is now, the next look says */
+        not_removed(w, g, result, rc);
         return;
     }
+    rc = -ENOMEM;
     worker->action = *a;
     worker->key = strdup(g->key);
     worker->node = strdup(a->part.node ? a->part.node : "");
@@ -249,40 +296,6 @@ static bool refresh_all(struct watch *w, struct cw_group *g)
     if (!known && refresh_first(w, g))
         w->look = true;
     return g->nfiles > 0;
-}
-
-/* All that may make a conversion fail that would not fail by another declaration. */
-static uint64_t declared(const struct cw_options *o)
-{
-    uint64_t h = cw_hash(o->digest, o->into ? o->into : "", o->into ? strlen(o->into) : 0);
-
-    h = cw_hash(h, &o->keep_none, sizeof o->keep_none);
-    return cw_hash(h, &o->xdmf, sizeof o->xdmf);
-}
-
-/* Its end, with the stamp of its files. False: it can't be said now, as when the manager is away: then it has not ended, or whoever waits for it would wait for ever. */
-static bool mark_end(struct watch *w, struct cw_group *g, uint64_t stamp, const char *text)
-{
-    int rc = cw_mark_put_of(&w->store, g, stamp, declared(w->o));
-
-    rc = rc ? rc : cw_mark(&w->store, g, text);
-    if (rc == 0)
-        return true;
-    cw_tell_log(FP_AUX_WARN, "%s: how its conversion has ended can't be written into the store: %s: tried again", g->files[0].path, fp_strerror(rc));
-    cw_group_ended(g, CW_END_PASSING, fp_now_ms());
-    return false;
-}
-
-static void failed(struct watch *w, struct cw_group *g, const char *why)
-{
-    char text[CW_MARK_MAX];
-
-    g->phase = CW_FAILED;
-    snprintf(text, sizeof text, "failed %.1000s", why);
-    if (!mark_end(w, g, cw_group_stamp(g), text))
-        return;
-    cw_tell_count("failed", 1);
-    cw_tell_log(FP_AUX_WARN, "%s is not converted: %s", g->files[0].path, why);
 }
 
 /* What is not this node's to convert first, and has failed elsewhere as it is now, declared as it is here, is not tried here, too. */
@@ -502,26 +515,6 @@ static void remove_dump(struct watch *w, struct cw_group *g, const char *result)
         cw_tell_log(FP_AUX_WARN, "%s: the dump can't be removed (keep=none): %s", g->files[0].path, fp_strerror(rc));
 }
 
-/* The mark is of the directory that is the set. Files that came before they were known to be of one have marks of their own, and were converted, or could not be, as such: nobody else would take these off. The group may move. */
-static struct cw_group *take_off_marks_of_files(struct watch *w, struct cw_group *g)
-{
-    char key[PATH_MAX + 1], its[PATH_MAX + 1];
-
-    snprintf(key, sizeof key, "%s", g->key);
-    for (size_t i = 0; i < g->nfiles; i++) {
-        struct cw_group *one;
-
-        cw_store_take_off(&w->store, g->files[i].path, CW_MARK);
-        snprintf(its, sizeof its, "/%s", g->files[i].path);
-        one = cw_groups_find(&w->groups, its);
-        if (!one || one->phase == CW_RUNNING)
-            continue;
-        cw_groups_drop(&w->groups, one);
-        g = cw_groups_find(&w->groups, key);
-    }
-    return g;
-}
-
 /* Parts and marks of files go before the mark says that all is done: else nobody would come back for them. */
 static void done(struct watch *w, struct cw_group *g, const struct cw_worker *worker)
 {
@@ -535,7 +528,7 @@ static void done(struct watch *w, struct cw_group *g, const struct cw_worker *wo
     (void)cw_store_put(&w->store, result, "user.fp.checkpoint", "complete");
     told = cw_store_set_dir(&w->store, g->files[0].path, g->key, dir, sizeof dir) == 0;
     if (told && dir[0])
-        g = take_off_marks_of_files(w, g);
+        g = cw_marks_of_files_end(&w->store, &w->groups, g);
     if (told && (worker->replaces || g->nfiles > 1)) /* else there was never a result of parts */
         cw_store_sweep_parts(&w->store, g, result, cw_result_source(g, dir), worker->action.what == CW_CONVERT);
     snprintf(text, sizeof text, "done %.600s%s%.300s", result, left_out[0] ? " left out: " : "", left_out);

@@ -79,7 +79,7 @@ $(O)/tests/unit/test_bnf_fetch $(O)/tests/unit/test_bnf_stage: | $(O)/bin/fp-dra
 $(O)/tests/unit/test_cv_watch: ALL_LDFLAGS += -Wl,--wrap=strdup
 CW_WRAP := clock_gettime poll getxattr setxattr removexattr opendir readdir64 stat64 lstat64
 $(O)/tests/unit/test_cv_watch_loop: ALL_LDFLAGS += $(CW_WRAP:%=-Wl,--wrap=%)
-$(O)/tests/unit/test_cv_watch_store: ALL_LDFLAGS += -Wl,--wrap=getxattr
+$(O)/tests/unit/test_cv_watch_store: ALL_LDFLAGS += -Wl,--wrap=getxattr -Wl,--wrap=lgetxattr
 $(O)/tests/unit/test_cv_watch_breath: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=poll
 # What a coordinator tells of a conversion.
 $(O)/tests/unit/test_cv_worker: ALL_LDFLAGS += -Wl,--wrap=cw_tell_log

@@ -318,13 +318,13 @@ static void test_what_is_said_to_nobody_is_said_to_who_comes(void **state)
     assert_int_equal(core.calls.count, 0);
 }
 
-/* Its disk is full. It is not asked again and again, and whoever comes after it is told. */
+/* It comes to its end. It is not asked again and again, and whoever comes after it is told. */
 static void test_what_is_said_and_not_taken_is_said_after_the_next_hello(void **state)
 {
     (void)state;
     lost(5);
     lost(6);
-    manager_refuses(0, -ENOSPC);
+    manager_refuses(0, FP_ESTOPPING);
     manager_answers(1);
     assert_int_equal(core.calls.count, 0);
     time_is_over();
@@ -343,6 +343,19 @@ static void test_what_is_said_and_not_taken_is_said_after_the_next_hello(void **
     assert_int_equal(nsent, 0);
 }
 
+/* Its disk is full, and it marks the file when there is room. Until the next hello it may have been written anew, and would lose the mark to nobody. */
+static void test_what_the_manager_keeps_until_its_disk_takes_it_is_not_said_again(void **state)
+{
+    (void)state;
+    lost(5);
+    manager_refuses(0, -ENOSPC);
+    assert_int_equal(core.calls.count, 0);
+    assert_null(core.untaken);
+    connection_down();
+    connection_up(false);
+    assert_int_equal(nsent, 0);
+}
+
 /* With the mount it ends. */
 static void test_what_is_said_and_not_heard_ends_with_the_mount(void **state)
 {
@@ -350,7 +363,7 @@ static void test_what_is_said_and_not_heard_ends_with_the_mount(void **state)
     lost(5);
     lost(6);
     lost(7);
-    manager_refuses(1, -ENOSPC);
+    manager_refuses(1, FP_ESTOPPING);
     connection_down();
     lost(8);
     core.stopping = true;
@@ -410,9 +423,13 @@ static void test_what_was_left_half_is_named_until_the_manager_has_it(void **sta
     connection_up(false);
     release(42, 1);
     cl_requests_release_now(&core);
-    manager_refuses(0, -ENOSPC);
+    manager_refuses(0, FP_ESTOPPING);
     assert_int_equal(hello_names(), 42);
     cl_torn_heard(&core);
+    release(43, 1);
+    cl_requests_release_now(&core);
+    manager_refuses(0, -ENOSPC); /* it has it */
+    assert_int_equal(hello_names(), 0);
     pthread_mutex_destroy(&core.release_lock);
 }
 
@@ -444,6 +461,7 @@ int main(void)
         T(test_what_is_said_is_said_to_the_next_manager),
         T(test_what_is_said_to_nobody_is_said_to_who_comes),
         T(test_what_is_said_and_not_taken_is_said_after_the_next_hello),
+        T(test_what_the_manager_keeps_until_its_disk_takes_it_is_not_said_again),
         T(test_what_is_said_and_not_heard_ends_with_the_mount),
         T(test_what_was_left_half_is_named_until_the_manager_has_it),
         T(test_what_was_left_half_and_not_released_yet_is_named),

@@ -620,6 +620,10 @@ static void test_what_can_not_be_told_of_a_result_now_is_asked_again(void **stat
     failing = NONE;
     assert_non_null(looked_at());
     assert_false(w.look);
+    not_removed(&w, looked_at(), "run/dump_1.h5", -EWOULDBLOCK);
+    assert_int_equal(looked_at()->phase, CW_WAITING);
+    not_removed(&w, looked_at(), "run/dump_1.h5", -EACCES); /* that does not pass */
+    assert_int_equal(looked_at()->phase, CW_FAILED);
 }
 
 static void test_a_dump_of_which_a_file_came_meanwhile_is_not_removed(void **state)

@@ -21,6 +21,8 @@
 #include "fp/rmtree.h"
 
 ssize_t __wrap_getxattr(const char *path, const char *name, void *value, size_t size);
+ssize_t __real_lgetxattr(const char *path, const char *name, void *value, size_t size);
+ssize_t __wrap_lgetxattr(const char *path, const char *name, void *value, size_t size);
 
 static char top[64];
 static struct cw_store store = {.mount = top};
@@ -39,6 +41,13 @@ ssize_t __wrap_getxattr(const char *path, const char *name, void *value, size_t 
     assert_true(len <= size);
     memcpy(value, text, len);
     return (ssize_t)len;
+}
+
+ssize_t __wrap_lgetxattr(const char *path, const char *name, void *value, size_t size)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0 && S_ISREG(st.st_mode) ? __wrap_getxattr(path, name, value, size) : __real_lgetxattr(path, name, value, size);
 }
 
 static int setup(void **state)
@@ -209,6 +218,7 @@ static void test_an_xdmf_file_that_is_not_of_this_dump_is_in_the_way(void **stat
 static void test_a_result_is_removed_by_who_makes_it_of_the_same_dump(void **state)
 {
     char name[PATH_MAX];
+    struct stat st;
     int lock;
     (void)state;
 
@@ -219,9 +229,35 @@ static void test_a_result_is_removed_by_who_makes_it_of_the_same_dump(void **sta
     assert_true(lock >= 0);
     assert_int_equal(cw_result_remove(&store, "run/dump_1.h5", "0 run/dump_1"), -EWOULDBLOCK);
     assert_true(is_there("run/dump_1.h5"));
+    assert_int_equal(fstat(lock, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0666); /* other users of the directory, too */
     cv_result_unlock(name, lock);
     assert_int_equal(cw_result_remove(&store, "run/dump_1.h5", "0 run/dump_1"), 0);
     assert_false(is_there("run/dump_1.h5") || is_there("run/.fp-convert-lock"));
+}
+
+/* It was made while the dump was converted, and leads nowhere: what is no file is nobody's result. */
+static void test_a_link_is_no_result_of_a_dump(void **state)
+{
+    struct cv_result r = {0};
+    struct cv_fail why = {0};
+    char name[PATH_MAX];
+    FILE *f;
+    (void)state;
+
+    put("run/rank_0");
+    snprintf(name, sizeof name, "%s/run/dump_3.h5", top);
+    assert_int_equal(cv_result_begin(&r, name, &why), 0);
+    f = fopen(r.temporary, "w");
+    assert_non_null(f);
+    fclose(f);
+    assert_int_equal(symlink("nowhere.h5", name), 0);
+    alarm(20);
+    assert_int_equal(cv_result_name(&r, NULL, "0 run/dump_3", true, &why), -EEXIST);
+    alarm(0);
+    assert_non_null(strstr(why.text, "no result of this dump"));
+    assert_int_equal(unlink(name), 0);
+    assert_int_equal(unlink(r.temporary), 0);
 }
 
 /* The temporary name that a result of this name has; of the directory run. */
@@ -269,6 +305,7 @@ int main(void)
         T(a_file_that_was_written_since_stays_with_those_before_it),
         T(an_xdmf_file_that_is_not_of_this_dump_is_in_the_way),
         T(a_result_is_removed_by_who_makes_it_of_the_same_dump),
+        T(a_link_is_no_result_of_a_dump),
         T(what_who_was_killed_has_left_is_removed_at_once_and_nobody_elses),
     };
 

@@ -497,6 +497,7 @@ static void test_a_program_that_was_killed_is_told_to_a_new_manager(void **state
     restart();
     hello(&b, false, NULL, 0, NULL, 0);
     hello_after_a_kill();
+    assert_true(f.durable); /* it is not said again */
     seconds(80); /* the fixture's own mount does not come back */
     assert_int_equal(marked(MGR_TORN_FILE), 1);
     assert_int_equal(set_state(), MGR_SET_TORN);
