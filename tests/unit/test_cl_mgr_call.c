@@ -428,7 +428,7 @@ static void test_what_was_left_half_is_named_until_the_manager_has_it(void **sta
     cl_torn_heard(&core);
     release(43, 1);
     cl_requests_release_now(&core);
-    manager_refuses(0, -ENOSPC); /* it has it */
+    manager_refuses(1, -ENOSPC); /* it has it */
     assert_int_equal(hello_names(), 0);
     pthread_mutex_destroy(&core.release_lock);
 }
