@@ -38,7 +38,9 @@ extern char **environ;
 #define LIVED_MS     60000  /* then the next pause is the short one again */
 #define LOOK_MS      500
 #define END_MS       5000   /* it has so long to end */
-#define CHECK_S      30     /* for `fp-convert schema check`, before the mount is there */
+#define CHECK_S      30     /* for what fp-convert is asked before the mount is there */
+#define SAID_BYTES   600u   /* of what it says then */
+#define EXIT_USAGE   2      /* its exit code for options that it does not take */
 
 struct convert {
     struct fp_aux_host *host;
@@ -376,47 +378,70 @@ static void *keep(void *arg)
 
 /* -------------------------------------------------------------- callbacks */
 
-/* `fp-convert schema check`, within CHECK_S: 0, or it has said what is wrong, on this process's standard error, too. */
-static int check_schema(struct convert *c, const char *schema)
+/* fp-convert with these words, within CHECK_S: its exit code, -1 where it has none, and the first line that it says. */
+static int ask(const char *const *words, char said[SAID_BYTES])
 {
-    char from[40], to[40], said[600] = "";
-    const char *const words[] = { c->program, "schema", "check", from, to, schema, NULL };
     posix_spawn_file_actions_t files;
     int out[2], status = 0, rc;
     struct pollfd p;
     size_t n = 0;
     pid_t pid;
 
-    snprintf(from, sizeof(from), "--from=%s", fp_aux_option_text(c->host, "from"));
-    snprintf(to, sizeof(to), "--to=%s", fp_aux_option_text(c->host, "to"));
+    memset(said, 0, SAID_BYTES);
     if (pipe2(out, O_CLOEXEC) < 0)
-        return -errno;
+        return -1;
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_adddup2(&files, out[1], 2);
-    rc = posix_spawn(&pid, c->program, &files, NULL, (char *const *)(uintptr_t)words, environ);
+    rc = posix_spawn(&pid, words[0], &files, NULL, (char *const *)(uintptr_t)words, environ);
     posix_spawn_file_actions_destroy(&files);
     close(out[1]);
     p = (struct pollfd){ .fd = out[0], .events = POLLIN };
-    for (int64_t until = now_ms() + CHECK_S * 1000; rc == 0 && n < sizeof(said) - 1;) {
-        ssize_t got = poll(&p, 1, 1000) > 0 ? read(out[0], said + n, sizeof(said) - 1 - n) : 1;
+    for (int64_t until = now_ms() + CHECK_S * 1000; rc == 0 && n < SAID_BYTES - 1;) {
+        ssize_t got = poll(&p, 1, 1000) > 0 ? read(out[0], said + n, SAID_BYTES - 1 - n) : 1;
 
         if (got <= 0)
             break;
         n += p.revents ? (size_t)got : 0;
         if (now_ms() > until) {
             (void)kill(pid, SIGKILL);
-            snprintf(said, sizeof(said), "it can't be read: its file system does not answer");
+            snprintf(said, SAID_BYTES, "it can't be read: its file system does not answer");
             break;
         }
     }
     close(out[0]);
-    if (rc == 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return 0;
     said[strcspn(said, "\n")] = '\0';
-    if (strncmp(said, "fp-convert: ", 12) == 0)
-        memmove(said, said + 12, strlen(said + 12) + 1);
+    for (const char *const *prefix = (const char *const[]){ "fp-convert: ", "ERROR: ", NULL }; *prefix; prefix++)
+        if (strncmp(said, *prefix, strlen(*prefix)) == 0)
+            memmove(said, said + strlen(*prefix), strlen(said + strlen(*prefix)) + 1);
+    return rc == 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* 0, or what is wrong is said. */
+static int check_schema(struct convert *c, const char *schema)
+{
+    char from[40], to[40], said[SAID_BYTES];
+    const char *const words[] = { c->program, "schema", "check", from, to, schema, NULL };
+
+    snprintf(from, sizeof(from), "--from=%s", fp_aux_option_text(c->host, "from"));
+    snprintf(to, sizeof(to), "--to=%s", fp_aux_option_text(c->host, "to"));
+    if (ask(words, said) == 0)
+        return 0;
     say(c, FP_AUX_ERROR, said[0] ? said : "the schema can't be checked");
+    return -EINVAL;
+}
+
+/* Words that only fp-convert knows: it says what is wrong with them before it looks for the input, which there is none of. */
+static int check_words(struct convert *c)
+{
+    char compress[200], chunk[200], said[SAID_BYTES];
+    const char *const words[] = { c->program, "run", "--from=npy", "--to=hdf5", compress, chunk, "--out=/dev/null/none.h5", "/dev/null/none.npy", NULL };
+
+    snprintf(compress, sizeof(compress), "--compress=%s", fp_aux_option_text(c->host, "compress"));
+    snprintf(chunk, sizeof(chunk), "--chunk=%s", fp_aux_option_text(c->host, "chunk"));
+    if ((strcmp(compress, "--compress=none") == 0 && strcmp(chunk, "--chunk=auto") == 0) || ask(words, said) != EXIT_USAGE)
+        return 0;
+    say(c, FP_AUX_ERROR, said);
     return -EINVAL;
 }
 
@@ -436,6 +461,8 @@ static int check_options(struct convert *c)
 
     if (!pattern || !*pattern)
         wrong = "it does not say which files are dumps: pattern=run/dump_*/rank_*.raw";
+    else if (strstr(pattern, "//"))
+        wrong = "no file has two slashes side by side in its path: pattern=";
     else if (pattern[0] == '/' || (into && into[0] == '/'))
         wrong = "pattern= and into= are paths in the store, without a slash before them";
     else if (leads_up(pattern) || leads_up(into))
@@ -460,6 +487,8 @@ static int check_options(struct convert *c)
         say(c, FP_AUX_ERROR, wrong);
         return -EINVAL;
     }
+    if (c->program[0] && check_words(c))
+        return -EINVAL;
     return schema && c->program[0] ? check_schema(c, schema) : 0;
 }
 

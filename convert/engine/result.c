@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <string.h>
@@ -128,10 +129,74 @@ static bool is_ours(const char *path)
     return getxattr(path, CV_CONVERTED, value, sizeof value) > 0;
 }
 
+/* ---------------------------------------------------------------- directories of raw files */
+
+#define SHAPES_BYTES 65536u
+#define FDS_MAX      16
+
+/* Paths below a directory without their digits, which say which rank they are of: "f rank_#.raw\n", "d step_#\n". One thread. */
+static struct {
+    char text[SHAPES_BYTES];
+    size_t n, skip;
+    bool learning;
+} shapes;
+
+static size_t shape_of(const char *path, const struct stat *st, char out[PATH_MAX + 8])
+{
+    size_t n = (size_t)sprintf(out, "\n%c ", S_ISREG(st->st_mode) ? 'f' : S_ISDIR(st->st_mode) ? 'd' : 'x');
+
+    for (; *path; path++)
+        if (*path < '0' || *path > '9')
+            out[n++] = *path;
+        else if (out[n - 1] != '#')
+            out[n++] = '#';
+    out[n++] = '\n';
+    return n;
+}
+
+static int visit(const char *path, const struct stat *st, int type, struct FTW *f)
+{
+    char shape[PATH_MAX + 8];
+    size_t n;
+
+    (void)type;
+    if (f->level == 0)
+        return 0;
+    n = shape_of(path + shapes.skip, st, shape);
+    if (memmem(shapes.text, shapes.n, shape, n))
+        return shape[1] == 'x';
+    if (!shapes.learning || shapes.n + n > sizeof shapes.text)
+        return 1;
+    memcpy(shapes.text + shapes.n, shape, n);
+    shapes.n += n;
+    return shape[1] == 'x';
+}
+
+/* All that is in it is as in the new one, but for the numbers of ranks: of a program that writes its output there, too, nothing is to be removed. */
+static bool has_ranks_alone(const char *old, const char *new)
+{
+    shapes.n = 0;
+    shapes.learning = true;
+    shapes.skip = strlen(new);
+    if (nftw(new, visit, FDS_MAX, FTW_PHYS) != 0)
+        return false;
+    shapes.learning = false;
+    shapes.skip = strlen(old);
+    return nftw(old, visit, FDS_MAX, FTW_PHYS) == 0;
+}
+
+static int exchange(const struct cv_result *r)
+{
+    if (renameat2(AT_FDCWD, r->temporary, AT_FDCWD, r->path, RENAME_EXCHANGE) == 0)
+        return 0;
+    return errno == EINVAL || errno == ENOSYS ? -EEXIST : -errno;
+}
+
 /* A directory with files in it (raw files of ranks) can't be renamed over: both change their names at once, and what was there goes. */
 static int replace_it(const struct cv_result *r)
 {
     struct stat st;
+    int rc;
 
     if (lstat(r->path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
         return -ENOTEMPTY; /* a device, a link: not what --replace means */
@@ -139,10 +204,15 @@ static int replace_it(const struct cv_result *r)
         return 0;
     if (errno != ENOTEMPTY && errno != EEXIST)
         return -errno;
-    if (stat(r->temporary, &st) < 0 || !S_ISDIR(st.st_mode) || !is_ours(r->path))
+    if (stat(r->temporary, &st) < 0 || !S_ISDIR(st.st_mode) || !is_ours(r->path) || !has_ranks_alone(r->path, r->temporary))
         return -ENOTEMPTY;
-    if (renameat2(AT_FDCWD, r->temporary, AT_FDCWD, r->path, RENAME_EXCHANGE) < 0)
-        return errno == EINVAL || errno == ENOSYS ? -EEXIST : -errno;
+    rc = exchange(r);
+    if (rc)
+        return rc;
+    if (!has_ranks_alone(r->temporary, r->path)) { /* something came in the last moment */
+        rc = exchange(r);
+        return rc ? rc : -ENOTEMPTY;
+    }
     (void)fp_remove_tree(r->temporary); /* which says itself what stays */
     return 0;
 }
@@ -269,6 +339,8 @@ static int set_attribute(const struct cv_result *r, const char *name, const char
 {
     if (!value || setxattr(r->temporary, name, value, strlen(value), 0) == 0 || errno == ENOTSUP || errno == EPERM || errno == EINVAL)
         return 0;
+    if (errno == ENOENT)
+        return cv_fail(why, -EAGAIN, r->path, NULL, CV_NO_OFFSET, "somebody has removed its temporary file while it was made");
     return cv_fail(why, -errno, r->path, NULL, CV_NO_OFFSET, "its attribute %s can't be set: %s", name, fp_strerror(-errno));
 }
 

@@ -21,6 +21,7 @@
 #include "convert/engine/plan.h"
 #include "convert/engine/result.h"
 #include "convert/engine/team.h"
+#include "convert/source/npy.h"
 #include "fp/err.h"
 #include "fp/fault.h"
 
@@ -247,6 +248,17 @@ static int look_at_name(const struct run *r, const char *path, bool directory, s
     return rc;
 }
 
+/* An XDMF file is a text that names the result. */
+static int look_at_text(const struct run *r, struct cv_fail *why)
+{
+    const char *slash = strrchr(r->job->path, '/'), *wrong;
+    char name[NAME_MAX + 2];
+
+    snprintf(name, sizeof name, "/%s", slash ? slash + 1 : r->job->path);
+    wrong = cv_name_wrong(name);
+    return wrong ? cv_fail(why, -EINVAL, r->job->path, NULL, CV_NO_OFFSET, "an XDMF file can't name it: %s", wrong) : 0;
+}
+
 /* Names that are taken are said before the work, and nothing that is read is written over. */
 static int look_at_names(const struct run *r, struct cv_fail *why)
 {
@@ -256,6 +268,7 @@ static int look_at_names(const struct run *r, struct cv_fail *why)
     if (rc || !r->job->xdmf)
         return rc;
     rc = xdmf_path(r, xdmf, why);
+    rc = rc ? rc : look_at_text(r, why);
     return rc ? rc : look_at_name(r, xdmf, false, why);
 }
 

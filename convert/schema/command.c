@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "convert/command.h"
+#include "convert/engine/cover.h"
 #include "convert/filelist.h"
 #include "convert/schema/command.h"
 #include "convert/schema/guess.h"
@@ -122,6 +123,19 @@ static int check_format(const struct cv_schema *s, const struct cv_sink_ops *to,
     return rc;
 }
 
+/* Gaps and overlaps that the schema refuses: as a conversion would say them. */
+static int check_blocks(const struct cv_source *s, struct cv_fail *why)
+{
+    bool whole;
+    int rc = 0;
+
+    for (size_t i = 0; i < s->model->ndatasets && rc == 0; i++)
+        rc = cv_cover_check(s, &s->model->datasets[i], &whole, why);
+    if (rc == 0)
+        put_model(s->model);
+    return rc;
+}
+
 /* Records, and arrays, are counted by the source that reads them. */
 static int check_records(const struct cv_source_ops *from, const char *schema, const struct cv_filelist *l, struct cv_fail *why)
 {
@@ -131,24 +145,28 @@ static int check_records(const struct cv_source_ops *from, const char *schema, c
 
     if (rc)
         return rc;
-    put_model(source->model);
+    rc = check_blocks(source, why);
     source->ops->close(source);
-    return 0;
+    return rc;
 }
 
 static int check_files(const struct cv_schema *s, const struct cv_filelist *l, struct cv_fail *why)
 {
     struct cv_schema_file *files = calloc(l->count, sizeof *files);
+    struct cv_input *inputs = calloc(l->count, sizeof *inputs);
     struct cv_model *m = NULL;
-    int rc = files ? 0 : cv_fail(why, -ENOMEM, NULL, NULL, CV_NO_OFFSET, "no memory is left");
+    int rc = files && inputs ? 0 : cv_fail(why, -ENOMEM, NULL, NULL, CV_NO_OFFSET, "no memory is left");
 
-    for (size_t i = 0; i < l->count && rc == 0; i++)
+    for (size_t i = 0; i < l->count && rc == 0; i++) {
+        inputs[i] = (struct cv_input){.path = l->items[i], .fd = -1};
         rc = cv_guess_stat(&files[i], l->items[i], why);
+    }
     if (rc == 0)
         rc = cv_schema_model(s, files, l->count, true, &m, why);
     if (rc == 0)
-        put_model(m);
+        rc = check_blocks(&(struct cv_source){.model = m, .inputs = inputs, .ninputs = l->count}, why);
     cv_model_free(m);
+    free(inputs);
     free(files);
     return rc;
 }

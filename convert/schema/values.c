@@ -141,6 +141,8 @@ int cv_take_number(const struct cv_reading *r, const struct cv_node *n, const ch
     char there[72];
     uint64_t v;
 
+    if (n->kind == CV_NODE_SCALAR && *n->text && !n->text[strspn(n->text, "0123456789")] && !is_whole(n->text, &v))
+        return cv_mistake(r, n, "%s is from %llu to %llu, not %s", what, (unsigned long long)min, (unsigned long long)max, shown(n, there));
     if (n->kind != CV_NODE_SCALAR || !is_whole(n->text, &v))
         return cv_mistake(r, n, "%s is a whole number, not %s", what, shown(n, there));
     if (v < min || v > max)

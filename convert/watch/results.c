@@ -52,6 +52,10 @@ static int is_others(const struct cw_store *s, const struct cw_options *o, const
     rc = cw_store_stat(s, path, &mtime, &bytes);
     if (rc == -ENOENT || cw_err_passes(-rc))
         return rc == -ENOENT ? 0 : rc;
+    if (rc == -ENOTDIR) {
+        snprintf(why, size, "%.400s can't be made: something that is no directory has the name of a directory of it", path);
+        return 1;
+    }
     rc = cw_store_get(s, path, CW_OF, of, sizeof of);
     if (cw_err_passes(-rc))
         return rc;
@@ -63,7 +67,7 @@ static int is_others(const struct cw_store *s, const struct cw_options *o, const
                  g->nfiles == 1 ? "" : "s");
         return 1;
     }
-    snprintf(why, size, "%.400s is there already, and is %s%.400s: remove it, or say into=DIRECTORY", path, source ? "the result of " : "no result of this dump", source ? source : "");
+    snprintf(why, size, "%.400s is there already, and is %s%.400s: say into=DIRECTORY, or remove it; the next mount, or who writes the dump anew, has it converted", path, source ? "the result of " : "no result of this dump", source ? source : "");
     return 1;
 }
 

@@ -50,12 +50,59 @@ static void check_schema(const struct job_line *l, const char *schema, const cha
         job_error(f, place(l, "schema"), "%s", *text ? text : "the schema can't be checked: fp-convert is not beside fp-job");
 }
 
+/* Options that only fp-convert knows, of a conversion that there is no input for: it ends with 2 where it does not take one. */
+static void check_codec(const struct job_line *l, struct job_findings *f)
+{
+    static const char *const tails[] = {"fp-convert", NULL};
+    char program[PATH_MAX], compress[200], chunk[200], said[1024] = "";
+    char *argv[] = {(char *)"/bin/sh", (char *)"-c", (char *)"exec \"$0\" \"$@\" 2>&1 >/dev/null", program, (char *)"run", (char *)"--from=npy", (char *)"--to=hdf5", compress, chunk,
+                    (char *)"--out=/dev/null/none.h5", (char *)"/dev/null/none.npy", NULL};
+    const char *text = said;
+
+    if (!job_line_word(l, "compress") && !job_line_word(l, "chunk"))
+        return;
+    fp_beside(program, sizeof program, tails);
+    snprintf(compress, sizeof compress, "--compress=%s", value(l, "compress", "none"));
+    snprintf(chunk, sizeof chunk, "--chunk=%s", value(l, "chunk", "auto"));
+    if (fp_command(argv, JOB_ANSWER_MS, said, sizeof said) != 2)
+        return;
+    said[strcspn(said, "\n")] = '\0';
+    text += strncmp(text, "fp-convert: ERROR: ", 19) == 0 ? 19 : 0;
+    job_error(f, place(l, strstr(text, "--chunk") ? "chunk" : "compress"), "%s", text);
+}
+
+static bool leads_up(const char *path)
+{
+    for (; *path; path += strcspn(path, "/"), path += *path == '/')
+        if (strncmp(path, "..", 2) == 0 && (path[2] == '/' || !path[2]))
+            return true;
+    return false;
+}
+
+/* As the aux-app says it when the mount starts (auxapps/convert). */
+static void check_together(const struct job_line *l, const char *from, const char *to, struct job_findings *f)
+{
+    const char *into = value(l, "into", ""), *pattern = value(l, "pattern", "");
+
+    if (into[0] == '/' || leads_up(into))
+        job_error(f, place(l, "into"), "'%s': a directory of the store, without a slash before it and without ..", into);
+    if (leads_up(pattern) || strstr(pattern, "//"))
+        job_error(f, place(l, "pattern"), "'%s': no file has .. or two slashes side by side in its path", pattern);
+    if (strcmp(value(l, "join", "auto"), "vds") == 0 && strcmp(value(l, "xdmf", "off"), "on") == 0)
+        job_error(f, place(l, "join"), "xdmf=on has one node make the whole result: it does not go with join=vds");
+    if (strcmp(value(l, "keep", "raw"), "none") == 0 && (strcmp(from, "hdf5") == 0 || strcmp(from, "adios") == 0))
+        job_error(f, place(l, "keep"), "keep=none is not for from=hdf5 and from=adios: what is no array of numbers in them does not get into the result");
+    for (const char *const *o = (const char *const[]){"compress", "checksum", "chunk", NULL}; *o && strcmp(to, "netcdf3") == 0; o++)
+        if (job_line_word(l, *o) && strcmp(value(l, *o, ""), strcmp(*o, "chunk") == 0 ? "auto" : "none") != 0)
+            job_error(f, place(l, *o), "%s= is for to=hdf5 and to=netcdf", *o);
+}
+
 static void check_words(const struct job_line *l, const struct job_site *site, struct job_findings *f)
 {
     const char *from = value(l, "from", "raw"), *to = value(l, "to", "hdf5"), *schema = value(l, "schema", NULL), *pattern = value(l, "pattern", NULL);
 
-    if (!pattern)
-        job_error(f, l->words[1].at, "convert does not say which files are dumps: pattern=run/dump_*/rank_*.raw");
+    if (!pattern || !*pattern)
+        job_error(f, pattern ? place(l, "pattern") : l->words[1].at, "convert does not say which files are dumps: pattern=run/dump_*/rank_*.raw");
     else if (pattern[0] == '/')
         job_error(f, place(l, "pattern"), "'%s': a path in the store, without a slash before it", pattern);
     if (!schema && (strcmp(from, "raw") == 0 || strcmp(from, "fortran") == 0))
@@ -68,6 +115,9 @@ static void check_words(const struct job_line *l, const struct job_site *site, s
         job_error(f, place(l, "xdmf"), "xdmf=on is for to=hdf5");
     if (strcmp(to, "hdf5") != 0 && strcmp(value(l, "join", "auto"), "vds") == 0)
         job_error(f, place(l, "join"), "join=vds is for to=hdf5");
+    check_together(l, from, to, f);
+    if (!site->words)
+        check_codec(l, f);
 }
 
 void job_check_convert(const struct job_declared *d, const struct job_site *site, struct job_findings *f)

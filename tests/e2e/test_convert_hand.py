@@ -37,7 +37,7 @@ def dump(tmp_path):
 def run(tmp_path, *args, command="run", words=("--from=raw",)):
     if command == "run":
         words = (*words, f"--schema={tmp_path}/s.yaml")
-    return subprocess.run([bin_path("fp-convert"), command, *(words if command == "run" else ()), *map(str, args)], capture_output=True, text=True, timeout=60 * SLOW, check=False)
+    return subprocess.run([bin_path("fp-convert"), command, *(words if command == "run" else ()), *map(str, args)], capture_output=True, text=True, errors="surrogateescape", timeout=60 * SLOW, check=False)
 
 
 def refused(r, *words):
@@ -61,6 +61,14 @@ def test_replace_means_results_and_nothing_else(tmp_path, dump):
         r = run(tmp_path, "--to=raw", "--replace", f"--out={tmp_path}/back", tmp_path / "o.h5", words=("--from=hdf5",))
         assert r.returncode == 0, r.stderr
     assert sorted(os.listdir(tmp_path / "back")) == ["rank_0.raw", "rank_1.raw"]
+    for mine in ("NOTES", "output/energy.dat"):  # unless the program has put its own there
+        os.makedirs(tmp_path / "back" / os.path.dirname(mine), exist_ok=True)
+        (tmp_path / "back" / mine).write_text("precious")
+        refused(run(tmp_path, "--to=raw", "--replace", f"--out={tmp_path}/back", tmp_path / "o.h5", words=("--from=hdf5",)), "back", "not removed")
+        assert (tmp_path / "back" / mine).read_text() == "precious"
+        os.unlink(tmp_path / "back" / mine)
+    os.rmdir(tmp_path / "back" / "output")
+    assert run(tmp_path, "--to=raw", "--replace", f"--out={tmp_path}/back", tmp_path / "o.h5", words=("--from=hdf5",)).returncode == 0
     assert not [n for n in os.listdir(tmp_path) if n.startswith(".fp-convert")]
 
 
@@ -92,6 +100,22 @@ def test_an_xdmf_file_that_is_there_stays(tmp_path, dump):
     assert (tmp_path / "o.xmf").read_text() == "precious" and not (tmp_path / "o.h5").exists()
     assert run(tmp_path, "--xdmf", "--replace", f"--out={tmp_path}/o.h5", *files).returncode == 0
     assert "o.h5:/t" in (tmp_path / "o.xmf").read_text()
+
+
+def test_schema_check_says_what_a_conversion_of_these_files_would_refuse(tmp_path):
+    for name, text in (("r0", b"abc"), ("r1", b"ab")):
+        (tmp_path / name).write_bytes(text)
+    for dims, start, more, want in ((4, 2, "", "overlaps the one at [0]"), (6, 4, "", "in no block, the first at [3]"), (6, 4, "gaps: fill, ", ""), (5, 3, "", "")):
+        (tmp_path / "s.yaml").write_text(f"fpschema: 1\nranks: 2\ndatasets:\n  - {{name: /t, type: i1, dims: [{dims}], {more}block: [{{start: [0], count: [3]}}, {{start: [{start}], count: [2]}}]}}\n")
+        r = run(tmp_path, "check", tmp_path / "s.yaml", tmp_path / "r0", tmp_path / "r1", command="schema")
+        assert (r.returncode, want in r.stderr) == (1 if want else 0, True), r.stderr
+
+
+def test_a_name_that_no_text_can_have_gets_no_xdmf_file(tmp_path, dump):
+    _, files = dump()
+    out = os.fsencode(tmp_path) + b"/o\xe4.h5"
+    refused(run(tmp_path, "--xdmf", "--out=" + os.fsdecode(out), *files), "an XDMF file can't name it", "UTF-8")
+    assert run(tmp_path, "--out=" + os.fsdecode(out), *files).returncode == 0 and os.path.exists(out)
 
 
 def test_parts_that_are_not_all_of_one_result_are_no_whole(tmp_path, dump):

@@ -192,6 +192,11 @@ MISTAKES = [
     ("#FP stage-out ../x to=HERE", "1:15", 1, "relative to its top"),
     ("#FP stage-out x", "1:5", 1, "where to"),
     ("#FP stage-out x on=ok to=HERE", "1:17", 1, "success, failure or always"),
+    *[(f"#FP auxapp convert from=npy pattern={pattern} {more}".rstrip(), "1:%d" if more else "1:29", 1, part) for pattern, more, part in (
+        ("a/*.npy", "into=../x", "a directory of the store"), ("a/*.npy", "into=/x", "a directory of the store"), ("a/../*.npy", "", "two slashes"), ("a//*.npy", "", "two slashes"), ("", "", "does not say which files"),
+        ("a/*.npy", "compress=gzip", "--compress 'gzip': it is none, deflate"), ("a/*.npy", "compress=zstd:99", "zstd:1 to zstd:19"), ("a/*.npy", "chunk=0x4", "64x64x64"),
+        ("a/*.npy", "to=netcdf3 compress=zstd", "compress= is for to=hdf5 and to=netcdf"), ("a/*.npy", "xdmf=on join=vds", "does not go with join=vds"))],
+    ("#FP auxapp convert from=hdf5 pattern=a/*.h5 into=b keep=none", "1:%d", 1, "keep=none is not for from=hdf5"),
 ]
 
 

@@ -260,6 +260,21 @@ static void test_a_link_is_no_result_of_a_dump(void **state)
     assert_int_equal(unlink(r.temporary), 0);
 }
 
+/* As by somebody who tidies up: another try makes it anew. */
+static void test_a_temporary_file_that_is_removed_meanwhile_is_made_again(void **state)
+{
+    struct cv_result r = {0};
+    struct cv_fail why = {0};
+    char name[PATH_MAX];
+    (void)state;
+
+    put("run/rank_0");
+    snprintf(name, sizeof name, "%s/run/dump_4.h5", top);
+    assert_int_equal(cv_result_begin(&r, name, &why), 0);
+    assert_int_equal(cv_result_name(&r, "dump_4.h5", "0 run/dump_4", true, &why), -EAGAIN);
+    assert_true(cw_err_passes(EAGAIN));
+}
+
 /* The temporary name that a result of this name has; of the directory run. */
 static void put_temporary(const char *base, char path[64])
 {
@@ -306,6 +321,7 @@ int main(void)
         T(an_xdmf_file_that_is_not_of_this_dump_is_in_the_way),
         T(a_result_is_removed_by_who_makes_it_of_the_same_dump),
         T(a_link_is_no_result_of_a_dump),
+        T(a_temporary_file_that_is_removed_meanwhile_is_made_again),
         T(what_who_was_killed_has_left_is_removed_at_once_and_nobody_elses),
     };
 
