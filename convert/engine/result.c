@@ -159,7 +159,8 @@ static int visit(const char *path, const struct stat *st, int type, struct FTW *
     char shape[PATH_MAX + 8];
     size_t n;
 
-    (void)type;
+    if (type == FTW_NS || strlen(path) >= PATH_MAX) /* what can't be looked at is none of ours; nftw goes deeper than any path that we make */
+        return 1;
     if (f->level == 0)
         return 0;
     n = shape_of(path + shapes.skip, st, shape);

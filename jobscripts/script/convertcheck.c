@@ -59,8 +59,8 @@ static void check_codec(const struct job_line *l, struct job_findings *f)
                     (char *)"--out=/dev/null/none.h5", (char *)"/dev/null/none.npy", NULL};
     const char *text = said;
 
-    if (!job_line_word(l, "compress") && !job_line_word(l, "chunk"))
-        return;
+    if ((!job_line_word(l, "compress") && !job_line_word(l, "chunk")) || strchr(value(l, "compress", ""), '$') || strchr(value(l, "chunk", ""), '$'))
+        return; /* variables have their values on the nodes */
     fp_beside(program, sizeof program, tails);
     snprintf(compress, sizeof compress, "--compress=%s", value(l, "compress", "none"));
     snprintf(chunk, sizeof chunk, "--chunk=%s", value(l, "chunk", "auto"));

@@ -221,6 +221,14 @@ def test_what_users_write(folder):
     assert not wrong, "\n".join(map(str, wrong))
 
 
+def test_variables_of_convert_have_their_values_on_the_nodes(folder):
+    script = os.path.join(folder, "job.sh")
+    with open(script, "w") as f:
+        f.write("#FP auxapp convert from=npy pattern=a/*.npy compress=$CODEC chunk=$SHAPE into=$OUT\n")
+    r = job("check", script, "--node-cores=8")
+    assert r.returncode == 0, r.stdout + r.stderr
+
+
 def test_explain_says_where_results_go(folder):
     """Also where the line leaves it to the drain."""
     script = os.path.join(folder, "job.sh")
