@@ -283,6 +283,15 @@ static void manager_refuses(unsigned i, int status)
     sent[i].cb(sent[i].arg, status, &in);
 }
 
+/* Nor to who comes next. */
+static void says_nothing_more(void)
+{
+    assert_int_equal(core.calls.count, 0);
+    connection_down();
+    connection_up(false);
+    assert_int_equal(nsent, 0);
+}
+
 /* The manager is killed before it has heard of it, or has stored it. */
 static void test_what_is_said_is_said_to_the_next_manager(void **state)
 {
@@ -298,10 +307,7 @@ static void test_what_is_said_is_said_to_the_next_manager(void **state)
     connection_up(true); /* which knows nothing of the session, too */
     assert_int_equal(nsent, 1);
     manager_answers(0);
-    assert_int_equal(core.calls.count, 0);
-    connection_down();
-    connection_up(false);
-    assert_int_equal(nsent, 0);
+    says_nothing_more();
 }
 
 static void test_what_is_said_to_nobody_is_said_to_who_comes(void **state)
@@ -337,10 +343,7 @@ static void test_what_is_said_and_not_taken_is_said_after_the_next_hello(void **
     connection_up(true);
     assert_int_equal(nsent, 1);
     manager_answers(0);
-    assert_int_equal(core.calls.count, 0);
-    connection_down();
-    connection_up(false);
-    assert_int_equal(nsent, 0);
+    says_nothing_more();
 }
 
 /* Its disk is full, and it marks the file when there is room. Until the next hello it may have been written anew, and would lose the mark to nobody. */
